@@ -1,0 +1,34 @@
+"""What a joiner says of a settled plan."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fleet.core.value import Value
+
+
+class Finish(Value):
+    """The goal is met: this is the answer."""
+
+    kind: Literal["finish"] = "finish"
+    answer: str
+    thought: str = ""
+
+
+class Replan(Value):
+    """What came out does not meet the goal: plan what is missing, for this reason."""
+
+    kind: Literal["replan"] = "replan"
+    reason: str
+    thought: str = ""
+
+
+class Ask(Value):
+    """Only a person can say: ask them."""
+
+    kind: Literal["ask"] = "ask"
+    question: str
+    thought: str = ""
+
+
+Verdict = Annotated[Finish | Replan | Ask, Field(discriminator="kind")]

@@ -1,0 +1,72 @@
+"""Errors that reach a caller. Named for what happened; each carries one sentence for people and an exit code."""
+
+
+class FleetFault(Exception):
+    """The root of every error the fleet raises on purpose. str() is a sentence that names the thing and the way out."""
+
+    exit_code = 1
+
+
+class BadSetting(FleetFault):
+    """A setting is unknown, malformed or contradicts another."""
+
+    exit_code = 2
+
+
+class BadInput(FleetFault):
+    """A goal, plan file or argument was refused before anything was started."""
+
+    exit_code = 2
+
+
+class PlanRejected(BadInput):
+    """A plan did not compile. problems: what is wrong, each in words that its author can act on."""
+
+    def __init__(self, problems: "tuple[object, ...]", source: str = "") -> None:
+        self.problems = problems
+        self.source = source
+        super().__init__("the plan was rejected: " + "; ".join(str(p) for p in problems))
+
+
+class UnknownGoal(FleetFault):
+    exit_code = 3
+
+
+class UnknownTool(BadInput):
+    pass
+
+
+class KeyReused(FleetFault):
+    """The idempotency key was used before, with another goal."""
+
+    exit_code = 5
+
+
+class FleetRunning(FleetFault):
+    """Another fleet already runs on this data folder."""
+
+    exit_code = 5
+
+
+class TimedOut(FleetFault):
+    """Waiting took longer than the caller allowed. The goal goes on."""
+
+    exit_code = 6
+
+
+class Overloaded(FleetFault):
+    """The fleet refuses more work for now. Try again later, or raise the limit that the message names."""
+
+    exit_code = 8
+
+
+class StoreUnreachable(FleetFault):
+    """Redis or the SQL database does not answer, or refuses."""
+
+    exit_code = 9
+
+
+class ModelUnavailable(FleetFault):
+    """A model is not configured: no name, no key, no such provider."""
+
+    exit_code = 10

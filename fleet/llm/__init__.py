@@ -1,0 +1,1 @@
+"""The model port, the adapters behind it, and the scripted model that ships."""

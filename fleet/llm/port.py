@@ -1,0 +1,58 @@
+"""The model port: one call with a reply, or one call whose text is streamed."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Literal, Protocol
+
+from pydantic import NonNegativeFloat, PositiveInt
+
+from fleet.core.budget import Usage
+from fleet.core.outcome import Failure
+from fleet.core.value import Json, Value
+
+
+class Message(Value):
+    role: Literal["system", "user", "assistant"]
+    text: str
+
+
+class ModelRequest(Value):
+    """One turn. purpose: who asks. reply_schema: JSON schema the reply's text must meet. key: idempotency key."""
+
+    purpose: Literal["planner", "joiner", "step"]
+    messages: tuple[Message, ...]
+    reply_schema: Mapping[str, Json] | None = None
+    max_tokens: PositiveInt = 4096
+    temperature: NonNegativeFloat = 0.0
+    timeout: NonNegativeFloat = 120.0
+    key: str = ""
+
+
+class Reply(Value):
+    """The whole answer. finish: `stop`, `length` (cut by max_tokens), or the provider's own word."""
+
+    text: str
+    usage: Usage = Usage()
+    model: str = ""
+    finish: str = "stop"
+
+
+class ModelFailed(Exception):
+    """A call that came to nothing. failure says whether to try again."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.message)
+
+
+class Model(Protocol):
+    """What the engine asks of a model. Both methods run on the worker's event loop and may be called concurrently.
+
+    complete gives the reply. stream gives text deltas as they come, and as its last item the Reply with the whole
+    text. Both raise ModelFailed; a stream may raise it after some deltas.
+    """
+
+    name: str
+
+    async def complete(self, request: ModelRequest) -> Reply: ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]: ...

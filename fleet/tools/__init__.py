@@ -1,0 +1,1 @@
+"""Tools: functions that a plan or a model may call."""
