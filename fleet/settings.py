@@ -1,12 +1,28 @@
 """Settings, and the only place that reads the environment.
 
-Precedence: command-line flag, FLEET_ variable, .env, fleet.toml, default.
+Precedence: command-line flag, FLEET_ variable, .env, fleet.toml, default. Both files are looked for in the working
+directory. A secret `FLEET_X` may also be given as `FLEET_X_FILE`, the path of a file that holds it.
 """
 
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from dotenv import dotenv_values
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from fleet.errors import BadSetting
+
+PREFIX = "FLEET_"
+MASK = "***"
+_URL_PASSWORD = re.compile(r"(?<=://)([^\s/@:?#]*):(\S*)@")
+_QUERY_SECRET = re.compile(r"(?i)([?&](?:password|passwd|token|secret|key|sslpassword)=)[^&#]*")
 
 
 class Settings(BaseSettings):
@@ -45,3 +61,205 @@ class Settings(BaseSettings):
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     flower: bool = Field(default=True, description="whether `fleet up` starts Flower")
     crash_at: str = Field(default="", description="test only: named point at which a worker kills itself")
+
+    @property
+    def record_url(self) -> str:
+        """The SQLAlchemy URL of the record: `database_url`, or SQLite in the data folder."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.data.absolute() / 'record.db'}"
+
+    @classmethod
+    def settings_customise_sources(  # noqa: PLR0913 - the signature is pydantic-settings'
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, *(InitSettingsSource(settings_cls, dict(layer.values)) for layer in _layers()))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """One setting as people see it. value: with secrets masked; source: `flag`, `environment`, a file or `default`."""
+
+    name: str
+    variable: str
+    value: str
+    source: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What one source says: name of a field to its raw value."""
+
+    source: str
+    values: Mapping[str, Any]
+
+
+def load_settings(**flags: object) -> Settings:
+    """The settings of this process. A flag that is None was not given.
+
+    Raises BadSetting, one sentence for each unknown name or bad value, naming its source.
+    """
+    given = _given(flags)
+    try:
+        return Settings(**given)  # type: ignore[arg-type]
+    except ValidationError as refused:
+        raise BadSetting(_sentences(refused, (_Layer("flag", given), *_layers()))) from None
+
+
+def sources(**flags: object) -> tuple[Origin, ...]:
+    """Every setting with its source, secrets masked. Raises BadSetting like load_settings."""
+    settings = load_settings(**flags)
+    layers = (_Layer("flag", _given(flags)), *_layers())
+    return tuple(
+        Origin(
+            name=name,
+            variable=PREFIX + name.upper(),
+            value=_shown(getattr(settings, name)),
+            source=_source_of(name, layers),
+            description=field.description or "",
+        )
+        for name, field in Settings.model_fields.items()
+    )
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """This process's environment with FLEET_ variables that say exactly `settings`, for a child process."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    for name in Settings.model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            value = value.get_secret_value()
+        if isinstance(value, Path):
+            value = value.absolute()
+        if value is not None:
+            environment[PREFIX + name.upper()] = str(value)
+    return environment
+
+
+def plain_output() -> bool:
+    """Whether whoever reads asked for text without colour (https://no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def mask(text: str) -> str:
+    """The text with the passwords of the URLs in it hidden."""
+    return _QUERY_SECRET.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1:{MASK}@", text))
+
+
+def _given(flags: Mapping[str, object]) -> dict[str, object]:
+    given = {name: value for name, value in flags.items() if value is not None}
+    _refuse_unknown({name: f"--{name.replace('_', '-')}" for name in given}, "--{}", "")
+    return given
+
+
+def _layers() -> tuple[_Layer, ...]:
+    """The sources below the flags, the strongest first."""
+    return (
+        _Layer("environment", _variables(os.environ, "environment")),
+        _Layer(".env", _variables(_dotenv(Path(".env")), ".env")),
+        _Layer("fleet.toml", _toml(Path("fleet.toml"))),
+    )
+
+
+def _variables(variables: Mapping[str, str | None], source: str) -> dict[str, Any]:
+    named = {name[len(PREFIX) :].lower(): name for name in variables if name.startswith(PREFIX)}
+    _refuse_unknown(named, PREFIX + "{}", source)
+    values = {name: variables[variable] for name, variable in named.items()}
+    return _from_files({name: value for name, value in values.items() if _says_something(name, value)}, source)
+
+
+def _says_something(name: str, value: str | None) -> bool:
+    """An empty variable leaves a setting alone, except one whose value may be empty."""
+    field = Settings.model_fields.get(name)
+    return bool(value) or (field is not None and field.annotation is str and value is not None)
+
+
+def _dotenv(path: Path) -> Mapping[str, str | None]:
+    if not path.is_file():
+        return {}
+    return dotenv_values(path, interpolate=False)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        table = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as refused:
+        raise BadSetting(f"fleet.toml is not TOML: {refused}") from None
+    inner = table.pop("fleet", {})
+    if not isinstance(inner, dict):
+        raise BadSetting("fleet in fleet.toml must be a table: write [fleet]")
+    values = {**table, **inner}
+    _refuse_unknown({name: name for name in values}, "{}", "fleet.toml")
+    return _from_files(values, "fleet.toml")
+
+
+def _secret_names() -> tuple[str, ...]:
+    return tuple(name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation))
+
+
+def _refuse_unknown(named: Mapping[str, str], spelling: str, source: str) -> None:
+    """named: each setting's name to how its source spells it. Raises BadSetting for those that do not exist."""
+    known = (*Settings.model_fields, *(f"{name}_file" for name in _secret_names()))
+    problems = []
+    for name in sorted(set(named) - set(known)):
+        where = f" (in {source})" if source not in ("", "environment") else ""
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        shown = _spell(near[0], spelling) if near else ""
+        way_out = f"did you mean {shown}?" if near else "see `fleet config show` for those that are"
+        problems.append(f"{named[name]}{where} is no setting: {way_out}")
+    if problems:
+        raise BadSetting("; ".join(problems))
+
+
+def _spell(name: str, spelling: str) -> str:
+    if spelling.startswith(PREFIX):
+        return spelling.format(name.upper())
+    return spelling.format(name.replace("_", "-") if spelling.startswith("--") else name)
+
+
+def _from_files(values: dict[str, Any], source: str) -> dict[str, Any]:
+    """The values, with each `x_file` replaced by x as the file says it."""
+    for name in _secret_names():
+        path = values.pop(f"{name}_file", None)
+        if not path:
+            continue
+        if name in values:
+            raise BadSetting(f"{name} and {name}_file are both set in {source}: keep one of them")
+        try:
+            values[name] = Path(str(path)).read_text().strip()
+        except OSError as refused:
+            raise BadSetting(f"{name}_file in {source} names {path}, which can't be read: {refused.strerror}") from None
+    return values
+
+
+def _source_of(name: str, layers: tuple[_Layer, ...]) -> str:
+    return next((layer.source for layer in layers if name in layer.values), "default")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, SecretStr):
+        return mask(str(value))
+    secret = value.get_secret_value()
+    return mask(secret) if "://" in secret else MASK
+
+
+def _sentences(refused: ValidationError, layers: tuple[_Layer, ...]) -> str:
+    sentences = []
+    for error in refused.errors(include_url=False):
+        name = str(error["loc"][0]) if error["loc"] else "settings"
+        source = _source_of(name, layers)
+        secret = name in _secret_names()
+        value = "" if secret else f" is {mask(str(error['input']))!r}"
+        reason = error["msg"][:1].lower() + error["msg"][1:]
+        sentences.append(f"{PREFIX}{name.upper()} (from {source}){value}: {reason}")
+    return "; ".join(sentences)
