@@ -6,8 +6,11 @@ from typing import Literal, Protocol
 from pydantic import NonNegativeFloat, PositiveInt
 
 from fleet.core.budget import Usage
-from fleet.core.outcome import Failure
+from fleet.core.outcome import Failure, FailureClass
 from fleet.core.value import Json, Value
+from fleet.errors import ModelUnavailable
+
+_NOTHING = Usage()
 
 
 class Message(Value):
@@ -37,11 +40,19 @@ class Reply(Value):
 
 
 class ModelFailed(Exception):
-    """A call that came to nothing. failure says whether to try again."""
+    """A call that came to nothing. failure says whether to try again; usage: what it cost all the same, where known."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, usage: Usage = _NOTHING) -> None:
         self.failure = failure
+        self.usage = usage
         super().__init__(failure.message)
+
+
+class Unconfigured(ModelFailed, ModelUnavailable):
+    """A call of a model that can't be used as it is set up: no key, no package, no such provider."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(Failure(cls=FailureClass.PERMANENT, type="unconfigured", message=sentence))
 
 
 class Model(Protocol):
