@@ -1,0 +1,126 @@
+"""The scripted model, which ships with the product: it answers from recorded turns, after recorded delays."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+from fleet.core.outcome import Failure, FailureClass
+from fleet.llm.observed import Seen, agrees, observed
+from fleet.llm.port import ModelFailed, ModelRequest, Reply
+from fleet.llm.turns import Fail, Observation, Turn, read_turns
+
+__all__ = ["Fail", "Observation", "ScriptedModel", "Turn"]
+
+
+class ScriptedModel:
+    """Gives for each prompt the turn that was recorded for it (fleet.llm.turns), and never makes up another.
+
+    The turn is found by what the prompt says alone, so that the same prompt has the same answer in every process and in
+    any order of calls. A turn that expects observations is given only if the prompt holds exactly those: a plan that
+    was carried out wrongly does not end in the recorded answer. time_scale: factor on the recorded delays.
+    Raises ModelFailed: `no_recorded_turn`, `timeout` where the delay is longer than the request allows, or what the
+    turn says.
+    """
+
+    def __init__(self, turns: Iterable[Turn], *, name: str = "scripted", time_scale: float = 1.0) -> None:
+        self.name = name
+        self.time_scale = time_scale
+        self._turns: dict[tuple[str, int], list[Turn]] = defaultdict(list)
+        for turn in turns:
+            self._turns[turn.purpose, turn.round].append(turn)
+
+    @classmethod
+    def read(cls, path: Path, *, time_scale: float = 1.0) -> "ScriptedModel":
+        """A model that answers from the turns in a file. Raises BadInput and OSError."""
+        return cls(read_turns(path), time_scale=time_scale)
+
+    async def complete(self, request: ModelRequest) -> Reply:
+        items = [item async for item in self.stream(request)]
+        reply = items[-1]
+        assert isinstance(reply, Reply)  # noqa: S101 - the last item of a stream, for the type checker
+        return reply
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
+        turn, text = self._answer(request)
+        chunks = _chunks(turn, text)
+        clock = _Clock(turn.delay_s * self.time_scale, request.timeout)
+        for number, chunk in enumerate(chunks, 1):
+            await clock.until(number / len(chunks))
+            if turn.fail is not None and number > turn.fail.after_chunks:
+                break
+            yield chunk
+        if turn.fail is not None:
+            await clock.until(1.0 if not chunks else 0.0)
+            raise ModelFailed(_failure(turn.fail), turn.usage)
+        await clock.until(1.0)
+        yield Reply(text=text, usage=turn.usage, model=self.name)
+
+    def _answer(self, request: ModelRequest) -> tuple[Turn, str]:
+        prompt = _prompt(request)
+        blocks = observed(_read_by(request, prompt))
+        seen = [each for block in blocks for each in block]
+        number = _round(request.purpose, len(blocks), seen)
+        fitting = [turn for turn in self._turns[request.purpose, number] if _fits(turn, prompt)]
+        if not fitting:
+            said = f"no turn is recorded for {request.purpose}, round {number}: {prompt[:80]!r}"
+            raise ModelFailed(Failure(type="no_recorded_turn", message=said))
+        turn = max(fitting, key=lambda each: (len(each.goal), len(each.contains)))
+        expected = turn.expect_observations
+        return turn, turn.text if expected is None or agrees(seen, expected) else turn.otherwise
+
+
+class _Clock:
+    """Waits for parts of a delay, counted from its own making, so that lateness does not add up."""
+
+    def __init__(self, delay: float, timeout: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._start = self._loop.time()
+        self._delay = delay
+        self._timeout = timeout
+
+    async def until(self, part: float) -> None:
+        """Wait until that part (0 to 1) of the delay is over. Raises ModelFailed past the timeout (0: none)."""
+        due = self._delay * part
+        late = bool(self._timeout) and due > self._timeout
+        end = self._start + (self._timeout if late else due)
+        await asyncio.sleep(max(0.0, end - self._loop.time()))
+        if late:
+            said = f"no answer within {self._timeout:g} s"
+            raise ModelFailed(Failure(cls=FailureClass.TRANSIENT, type="timeout", message=said))
+
+
+def _prompt(request: ModelRequest) -> str:
+    """The last user message."""
+    return next((message.text for message in reversed(request.messages) if message.role == "user"), "")
+
+
+def _read_by(request: ModelRequest, prompt: str) -> str:
+    """Where observations are looked for. A step's transcript goes over several messages; examples come before others'."""
+    if request.purpose != "step":
+        return prompt
+    return "\n".join(message.text for message in request.messages if message.role == "user")
+
+
+def _round(purpose: str, blocks: int, seen: list[Seen]) -> int:
+    match purpose:
+        case "planner":
+            return blocks + 1
+        case "joiner":
+            return max(blocks, 1)
+        case _:
+            return len(seen) + 1
+
+
+def _fits(turn: Turn, prompt: str) -> bool:
+    return turn.goal in prompt and all(text in prompt for text in turn.contains)
+
+
+def _chunks(turn: Turn, text: str) -> list[str]:
+    if turn.chunks and text == turn.text:
+        return list(turn.chunks)
+    return text.splitlines(keepends=True)
+
+
+def _failure(fail: Fail) -> Failure:
+    return Failure(cls=fail.cls, type=fail.type, message=fail.message, retry_after=fail.retry_after)
