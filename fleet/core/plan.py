@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from fleet.core.ids import StepId
-from fleet.core.value import Json, Value
+from fleet.core.value import Json, Tagged, Value
 
 
 class Effect(StrEnum):
@@ -43,32 +43,32 @@ class Hole(Value):
     span: tuple[int, int] | None = None
 
 
-class All(Value):
+class All(Tagged):
     """Runs when every need succeeded; is skipped as soon as one did not."""
 
     kind: Literal["all"] = "all"
 
 
-class AnyOf(Value):
+class AnyOf(Tagged):
     """Runs when the first need succeeded; is skipped when none did."""
 
     kind: Literal["any"] = "any"
 
 
-class Quorum(Value):
+class Quorum(Tagged):
     """Runs when k needs succeeded; is skipped when k can't be reached any more."""
 
     kind: Literal["quorum"] = "quorum"
     k: PositiveInt
 
 
-class Settled(Value):
+class Settled(Tagged):
     """Runs when every need has ended, however it ended."""
 
     kind: Literal["settled"] = "settled"
 
 
-class BestEffort(Value):
+class BestEffort(Tagged):
     """Runs when every need has ended, or `within` seconds after the step was loaded, with what is there then."""
 
     kind: Literal["best_effort"] = "best_effort"

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fleet.core.value import Value
+from fleet.core.value import Tagged
 
 
-class Finish(Value):
+class Finish(Tagged):
     """The goal is met: this is the answer."""
 
     kind: Literal["finish"] = "finish"
@@ -15,7 +15,7 @@ class Finish(Value):
     thought: str = ""
 
 
-class Replan(Value):
+class Replan(Tagged):
     """What came out does not meet the goal: plan what is missing, for this reason."""
 
     kind: Literal["replan"] = "replan"
@@ -23,7 +23,7 @@ class Replan(Value):
     thought: str = ""
 
 
-class Ask(Value):
+class Ask(Tagged):
     """Only a person can say: ask them."""
 
     kind: Literal["ask"] = "ask"

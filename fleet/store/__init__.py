@@ -1,0 +1,1 @@
+"""The only code that knows a Redis key or a table."""

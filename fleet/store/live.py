@@ -1,0 +1,75 @@
+"""The live state, as one thing to hand around: what Redis holds for the fleet."""
+
+from typing import NamedTuple
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from fleet.store.breakers import Breakers
+from fleet.store.keys import Keys
+from fleet.store.runs import Runs
+from fleet.store.scripts import Scripts, guarded
+from fleet.store.steps import Steps
+from fleet.store.streams import Streams
+
+
+class WorkerSeen(NamedTuple):
+    """A worker whose last heartbeat still counts."""
+
+    name: str
+    lanes: str
+    slots: int
+
+
+class Live:
+    """Opens one Redis client for the process; threads share it."""
+
+    def __init__(self, client: "redis.Redis", namespace: str) -> None:
+        self.client = client
+        self.keys = Keys(namespace)
+        scripts = Scripts(client, namespace)
+        self.steps = Steps(scripts)
+        self.runs = Runs(client, scripts, self.keys)
+        self.breakers = Breakers(client, scripts, self.keys)
+        self.streams = Streams(client, self.keys)
+
+    @classmethod
+    def connect(cls, url: str, namespace: str = "fleet", *, most: int = 1024) -> "Live":
+        """Connects at the first call. A call is never repeated by the client: the engine knows what may be."""
+        client = redis.Redis.from_url(
+            url,
+            decode_responses=True,
+            max_connections=most,
+            socket_timeout=10,
+            socket_connect_timeout=5,
+            socket_keepalive=True,
+            retry=Retry(NoBackoff(), 0),
+        )
+        return cls(client, namespace)
+
+    def epoch(self) -> int | None:
+        """The epoch of the live state, or None when Redis holds none."""
+        found = guarded(lambda: self.client.get(self.keys.epoch))
+        return int(found) if found else None
+
+    def set_epoch(self, epoch: int) -> None:
+        guarded(lambda: self.client.set(self.keys.epoch, epoch))
+
+    def workers(self) -> list[WorkerSeen]:
+        """Workers whose heartbeat counts."""
+        now, micro = guarded(self.client.time)
+        names = guarded(lambda: self.client.zrangebyscore(self.keys.workers, now * 1000 + micro // 1000, "+inf"))
+        entries = guarded(lambda: self.client.hgetall(self.keys.slots))
+        return [WorkerSeen(n, *_slots(entries[n])) for n in names if n in entries]
+
+    def lanes(self) -> list[str]:
+        return sorted(guarded(lambda: self.client.smembers(self.keys.lanes)))
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def _slots(entry: str) -> tuple[str, int]:
+    lanes, number = entry.split(" ")
+    return lanes, int(number)

@@ -1,0 +1,18 @@
+-- Settle a step that took its workers down, once its end is on record.
+-- needs: base ready settle claim
+-- args: ns run step fence outcome event most
+-- answers: {COMMITTED or why not, more to cascade (1), drained while cancelling (1), wakes}
+local run, step = ARGV[2], ARGV[3]
+local st = read_state(run, step)
+local answer = refuse(st, ARGV[4]) or 'COMMITTED'
+local more, closed = false, 0
+if answer == 'COMMITTED' then
+  local lane = read_header(redis.call('HGET', of(run, 'steps'), step)).lane
+  redis.call('ZREM', global('leases:' .. lane), member(run, step))
+  st.losses = st.losses + 1
+  local work = {}
+  settle(run, step, st, 'lost', ARGV[5], work, ARGV[6])
+  more = cascade(run, work)
+  if redis.call('HGET', of(run), 'status') == 'cancelling' and tonumber(redis.call('HGET', of(run), 'left')) <= 0 then closed = 1 end
+end
+return {answer, more and 1 or 0, closed, wakes(touched(), tonumber(ARGV[7]))}

@@ -1,0 +1,24 @@
+-- Cancel a run, a page of its steps at a time: what has not started is settled as cancelled, what runs is told by its
+-- worker's next heartbeat.
+-- needs: base ready settle
+-- args: ns run cursor
+-- answers: {next cursor ('0': all pages seen), steps still open}, or {UNKNOWN}, {ENDED}
+local run, cursor = ARGV[2], ARGV[3]
+local status = redis.call('HGET', of(run), 'status')
+if not status then return {'UNKNOWN'} end
+if status ~= 'running' and status ~= 'asking' and status ~= 'cancelling' then return {'ENDED'} end
+if status ~= 'cancelling' then
+  redis.call('HSET', of(run), 'status', 'cancelling')
+  redis.call('HDEL', of(run), 'join')
+  redis.call('SADD', global('cancelling'), run)
+  event(run, 'run.cancel_asked', '', '')
+end
+local page = redis.call('HSCAN', of(run, 'state'), cursor, 'COUNT', 250)
+for i = 1, #page[2], 2 do
+  local st = read_state(run, page[2][i])
+  local word = st and st.word
+  if word == 'waiting' or word == 'ready' or word == 'parked' or word == 'loading' or word == 'joining' then
+    settle(run, page[2][i], st, 'cancelled', '{"status":"cancelled"}', {})
+  end
+end
+return {page[1], tonumber(redis.call('HGET', of(run), 'left'))}

@@ -1,0 +1,21 @@
+-- Drop steps that a repaired plan no longer wants and that have not ended: a late outcome of one is SUPERSEDED.
+-- needs: base ready settle
+-- args: ns run step...  (500 at most)
+-- answers: dropped step...
+local run = ARGV[2]
+local dropped = {}
+for i = 3, #ARGV do
+  local step = ARGV[i]
+  local st = read_state(run, step)
+  if st and redis.call('HEXISTS', of(run, 'outcomes'), step) == 0 then
+    local lane = read_header(redis.call('HGET', of(run, 'steps'), step)).lane
+    redis.call('ZREM', global('ready:' .. lane), member(run, step))
+    redis.call('ZREM', global('leases:' .. lane), member(run, step))
+    redis.call('HDEL', of(run, 'state'), step)
+    redis.call('HDEL', of(run, 'steps'), step)
+    event(run, 'step.ended', step, '{"status":"superseded"}')
+    dropped[#dropped + 1] = step
+    if redis.call('HINCRBY', of(run), 'left', -1) == 0 then drained(run) end
+  end
+end
+return dropped

@@ -1,0 +1,65 @@
+-- Claiming the best ready step of the lanes a worker serves.
+-- needs: base ready
+
+-- Takes the head of the best lane; nil when all are empty.
+local function pop(lanes)
+  if not string.find(lanes, ',', 1, true) then return redis.call('ZPOPMIN', global('ready:' .. lanes))[1] end
+  local best, best_score, best_lane
+  for lane in string.gmatch(lanes, '[^,]+') do
+    local head = redis.call('ZRANGE', global('ready:' .. lane), 0, 0, 'WITHSCORES')
+    if head[1] and (not best or tonumber(head[2]) < best_score) then
+      best, best_score, best_lane = head[1], tonumber(head[2]), lane
+    end
+  end
+  if best then redis.call('ZREM', global('ready:' .. best_lane), best) end
+  return best
+end
+
+-- Values of referred steps travel with the claim while they are few and small; the worker reads the rest.
+local REFS, SMALL = 32, 8192
+local function referred(run, refs)
+  local ids, values = {}, {}
+  if refs == '-' then return values end
+  for id in string.gmatch(refs, '[^,]+') do ids[#ids + 1] = id end
+  if #ids > REFS then return values end
+  local found = redis.call('HMGET', of(run, 'outcomes'), unpack(ids))
+  for i, id in ipairs(ids) do
+    if found[i] and #found[i] <= SMALL then
+      values[#values + 1] = id
+      values[#values + 1] = found[i]
+    end
+  end
+  return values
+end
+
+-- {run, step, fence, attempts, losses, retries, context, spec, referred outcomes}, or {} when nothing is ready.
+-- Looks at 16 heads at most: one that is ready no more was cancelled or dropped, and is thrown away.
+local HEADS = 16
+local function claim(worker, lanes, lease)
+  for _ = 1, HEADS do
+    local m = pop(lanes)
+    if not m then return {} end
+    local run, step = split(m)
+    local st = read_state(run, step)
+    local about = redis.call('HMGET', of(run), 'status', 'context')
+    if st and st.word == 'ready' and (about[1] == 'running' or about[1] == 'asking') then
+      local spec = redis.call('HGET', of(run, 'steps'), step)
+      local header = read_header(spec)
+      st.attempts = st.attempts + 1
+      local fence = epoch .. '.' .. st.attempts
+      write_state(run, step, st, 'leased', fence .. ' ' .. worker .. ' ' .. (now + header.timeout))
+      redis.call('ZADD', global('leases:' .. header.lane), now + lease, m)
+      event(run, 'step.started', step, '{"worker":"' .. worker .. '","attempt":' .. st.attempts .. '}')
+      return {run, step, fence, st.attempts, st.losses, st.retries, about[2], spec, referred(run, header.refs)}
+    end
+  end
+  return {}
+end
+
+-- A late writer is told what it is: nil when it holds the lease.
+local function refuse(st, fence)
+  if not st then return 'SUPERSEDED' end
+  if st.word == 'leased' and string.match(st.more, '^(%S+)') == fence then return nil end
+  if st.word == 'ready' or st.word == 'leased' or st.word == 'parked' then return 'STALE' end
+  return 'DUPLICATE'
+end

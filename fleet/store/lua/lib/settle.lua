@@ -1,0 +1,100 @@
+-- Settling a step, and what that does to the steps that wait for it. Arrivals are remembered by name: a step settles
+-- once, and each page of its children is gone through once.
+-- needs: base ready
+
+local BUDGET = 500
+local lanes_touched = {}
+local function touch(lane) lanes_touched[lane] = true end
+local function touched()
+  local names = {}
+  for lane in pairs(lanes_touched) do names[#names + 1] = lane end
+  return table.concat(names, ',')
+end
+
+local function drained(run)
+  local join = redis.call('HGET', of(run), 'join')
+  if not join then return end
+  local st = read_state(run, join)
+  if st and st.word == 'joining' then touch(make_ready(run, join, st)) end
+end
+
+-- Marks a step as ended, and queues the release of its children.
+local function settle(run, step, st, status, outcome, work, data)
+  redis.call('HSET', of(run, 'outcomes'), step, outcome)
+  local was_join = string.sub(step, 1, 5) == 'join.'
+  write_state(run, step, st, status)
+  event(run, 'step.ended', step, data or ('{"status":"' .. status .. '"}'))
+  work[#work + 1] = {step, status == 'succeeded' and 1 or 0, 0}
+  if not was_join and redis.call('HINCRBY', of(run), 'left', -1) == 0 then drained(run) end
+end
+
+-- 'pending ok threshold': needs still open, needs that succeeded, successes that are enough (0: wait for all to end).
+local function read_counts(more)
+  local pending, ok, threshold = string.match(more, '^(%d+) (%d+) (%d+)')
+  return tonumber(pending), tonumber(ok), tonumber(threshold)
+end
+
+local function decide(run, step, st, pending, ok, threshold, work)
+  if (threshold > 0 and ok >= threshold) or (threshold == 0 and pending == 0) then
+    touch(make_ready(run, step, st))
+  elseif threshold > 0 and ok + pending < threshold then
+    settle(run, step, st, 'skipped', '{"status":"skipped"}', work)
+  else
+    write_state(run, step, st, 'waiting', pending .. ' ' .. ok .. ' ' .. threshold)
+  end
+end
+
+local function arrive(run, child, good, work)
+  local st = read_state(run, child)
+  if not st then return end
+  if st.word == 'waiting' then
+    local pending, ok, threshold = read_counts(st.more)
+    decide(run, child, st, pending - 1, ok + good, threshold, work)
+  elseif st.word == 'loading' then
+    local pending, ok, threshold, cursor = string.match(st.more, '^(%d+) (%d+) (%d+) (%d+)')
+    write_state(run, child, st, 'loading', (pending - 1) .. ' ' .. (ok + good) .. ' ' .. threshold .. ' ' .. cursor)
+  end
+end
+
+-- Children stand in pages of at most PAGE characters: field '<step>' is page 0, '<step>/<n>' page n, '<step>#' the last n.
+local PAGE = 2000
+local function page_field(step, page) return page == 0 and step or (step .. '/' .. page) end
+
+local function add_child(run, step, child)
+  local key = of(run, 'children')
+  local page = 0
+  local ids = redis.call('HGET', key, step)
+  if ids and #ids >= PAGE then
+    page = tonumber(redis.call('HGET', key, step .. '#') or '1')
+    ids = redis.call('HGET', key, page_field(step, page))
+    if ids and #ids >= PAGE then
+      page = page + 1
+      ids = nil
+    end
+    redis.call('HSET', key, step .. '#', page)
+  end
+  redis.call('HSET', key, page_field(step, page), ids and (ids .. ' ' .. child) or child)
+end
+
+-- Goes through pages of children until none is left or the budget is spent; what is left is kept for cascade.lua.
+local function cascade(run, work)
+  local spent, i = 0, 1
+  while work[i] and spent < BUDGET do
+    local step, good, page = work[i][1], work[i][2], work[i][3]
+    local ids = redis.call('HGET', of(run, 'children'), page_field(step, page))
+    if ids then
+      for child in string.gmatch(ids, '%S+') do
+        arrive(run, child, good, work)
+        spent = spent + 1
+      end
+      if #ids >= PAGE then work[#work + 1] = {step, good, page + 1} end
+    end
+    i = i + 1
+  end
+  if not work[i] then return false end
+  for k = i, #work do
+    redis.call('RPUSH', of(run, 'cascade'), work[k][1] .. ' ' .. work[k][2] .. ' ' .. work[k][3])
+  end
+  redis.call('SADD', global('cascades'), run)
+  return true
+end

@@ -1,0 +1,28 @@
+-- Let go of a claimed step until a time: a retry after a backoff, a breaker that is open.
+-- needs: base ready settle claim
+-- args: ns run step fence delay event retry lanes worker lease want most
+--   delay: milliseconds (0: ready again at once). event: data of step.parked. retry: 1 counts as a retry.
+-- answers: {PARKED or why not, 0, 0, claim, wakes}
+local run, step, fence, delay = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local lanes, worker, lease, want, most = ARGV[8], ARGV[9], tonumber(ARGV[10]), ARGV[11], tonumber(ARGV[12])
+local st = read_state(run, step)
+local answer = refuse(st, fence) or 'PARKED'
+local closed = 0
+if answer == 'PARKED' then
+  local spec = redis.call('HGET', of(run, 'steps'), step)
+  redis.call('ZREM', global('leases:' .. read_header(spec).lane), member(run, step))
+  st.retries = st.retries + tonumber(ARGV[7])
+  event(run, 'step.parked', step, ARGV[6])
+  if redis.call('HGET', of(run), 'status') == 'cancelling' then
+    settle(run, step, st, 'cancelled', '{"status":"cancelled"}', {})
+    if tonumber(redis.call('HGET', of(run), 'left')) <= 0 then closed = 1 end
+  elseif delay > 0 then
+    write_state(run, step, st, 'parked', now + delay)
+    redis.call('ZADD', global('timers'), now + delay, member(run, step))
+  else
+    make_ready(run, step, st, spec)
+  end
+end
+local claimed = {}
+if want == '1' then claimed = claim(worker, lanes, lease) end
+return {answer, 0, closed, claimed, wakes(lanes, most)}

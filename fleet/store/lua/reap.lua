@@ -1,0 +1,27 @@
+-- Take back the leases of one lane that ran out. A step that has cost fewer than `losses` workers is ready again; of the
+-- others the attempts are named, for the caller to record their end and bury them.
+-- needs: base ready
+-- args: ns lane limit losses most
+-- answers: {number ready again, {run, step, fence, losses, worker, ...}, wakes}
+local lane, limit, most_losses = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local key = global('leases:' .. lane)
+local again, dead = 0, {}
+for _, m in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)) do
+  local run, step = split(m)
+  local st = read_state(run, step)
+  if not st or st.word ~= 'leased' then
+    redis.call('ZREM', key, m)
+  else
+    local fence, worker = string.match(st.more, '^(%S+) (%S+)')
+    if st.losses + 1 >= most_losses then
+      for _, x in ipairs({run, step, fence, st.losses + 1, worker}) do dead[#dead + 1] = x end
+    else
+      st.losses = st.losses + 1
+      redis.call('ZREM', key, m)
+      event(run, 'step.lost', step, '{"worker":"' .. worker .. '","losses":' .. st.losses .. '}')
+      make_ready(run, step, st)
+      again = again + 1
+    end
+  end
+end
+return {again, dead, wakes(lane, tonumber(ARGV[5]))}

@@ -1,0 +1,155 @@
+"""A run's live state: opened, grown, read, cancelled, ended, rebuilt."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import redis
+
+from fleet.core.events import EventType
+from fleet.core.ids import StepId
+from fleet.core.outcome import Outcome
+from fleet.core.plan import Step
+from fleet.core.run import End, RunContext
+from fleet.errors import FleetFault
+from fleet.store import shapes
+from fleet.store.keys import Keys
+from fleet.store.scripts import Scripts, guarded
+from fleet.store.shapes import Wake
+from fleet.store.steps import MOST_WAKES, end_data
+
+PAGE = 500
+
+
+class RunClosed(FleetFault):
+    """The run takes no more steps: it has ended, is being cancelled, or has no live state."""
+
+
+class LiveStep(NamedTuple):
+    """A step as it stands. state: waiting, ready, leased, parked, loading, joining, or the status it ended with."""
+
+    state: str
+    attempts: int
+    losses: int
+    retries: int
+
+
+def order(priority: int, submitted: float) -> float:
+    """The base of the order of claims: lower is earlier. submitted: seconds since 1970."""
+    return (9 - priority) * 1e13 + round(submitted * 1000)
+
+
+class Runs:
+    """Live runs. Whatever touches more than one page of steps goes by chunks."""
+
+    def __init__(self, client: "redis.Redis", scripts: Scripts, keys: Keys) -> None:
+        self._client = client
+        self._scripts = scripts
+        self._keys = keys
+
+    def open(self, context: RunContext, order: float, event: EventType = EventType.ACCEPTED) -> bool:
+        """Open a run; False when it was open already."""
+        reply = self._scripts.call("open", context.run, context.model_dump_json(), order, context.tenant, event)
+        return bool(reply[0] == "OPENED")
+
+    def add(self, run: str, steps: Sequence[Step], paths: Mapping[StepId, float] | None = None) -> list[Wake]:
+        """Add steps (needs before those that need them, or in the same call). Adding again changes nothing.
+
+        Raises RunClosed, and ValueError for a need that is not there.
+        """
+        woken: list[Wake] = []
+        for chunk in shapes.records(steps, paths or {}):
+            answer, *rest = self._scripts.call("add", run, chunk, MOST_WAKES)
+            if answer == "UNKNOWN_NEED":
+                raise ValueError(f"step {rest[0]} of run {run} needs {rest[1]}, which is not there")
+            if answer != "ADDED":
+                raise RunClosed(f"run {run} takes no more steps")
+            woken += shapes.wakes(rest)
+        return woken
+
+    def restore(self, run: str, settled: Sequence[tuple[Step, Outcome]]) -> None:
+        """Put settled steps back, from the record."""
+        for start in range(0, len(settled), PAGE):
+            part = settled[start : start + PAGE]
+            rows = [[s.id, shapes.spec_of(s, s.seconds), o.status, o.attempts, shapes.json_of(o)] for s, o in part]
+            self._scripts.call("restore", run, json.dumps(rows))
+
+    def drop(self, run: str, steps: Sequence[StepId]) -> list[str]:
+        """Drop steps that have not ended and are not wanted any more; gives those that were dropped."""
+        dropped: list[str] = []
+        for start in range(0, len(steps), PAGE):
+            dropped += self._scripts.call("drop", run, *steps[start : start + PAGE])
+        return dropped
+
+    def cancel(self, run: str) -> int | None:
+        """Cancel what has not started: the number of steps still running, or None when there was nothing to cancel."""
+        cursor, left = "0", 0
+        while True:
+            reply = self._scripts.call("cancel", run, cursor)
+            if len(reply) == 1:
+                return None
+            cursor, left = reply
+            if cursor == "0":
+                return int(left)
+
+    def end(self, run: str, end: End) -> bool:
+        """End a run that no commit ended; False when it had ended."""
+        return bool(self._scripts.call("end", run, end_data(end), 0)[0] == "ENDED")
+
+    def set_status(self, run: str, status: str) -> None:
+        """Mark an open run as asking or running."""
+        guarded(lambda: self._client.hset(self._keys.run(run), "status", status))
+
+    def forget(self, run: str, lifetime: float) -> None:
+        """Give the keys of an ended run `lifetime` seconds to live."""
+        self._scripts.call("forget", run, round(lifetime * 1000))
+
+    def about(self, run: str) -> dict[str, str]:
+        """The run's hash; empty when it has no live state."""
+        found: dict[str, str] = guarded(lambda: self._client.hgetall(self._keys.run(run)))
+        return found
+
+    def states(self, run: str) -> dict[StepId, LiveStep]:
+        """Every step's state."""
+        return {StepId(step): _live(raw) for step, raw in self._scan(run, "state")}
+
+    def steps(self, run: str) -> dict[StepId, Step]:
+        """Every step of the run, of all its plan versions."""
+        return {StepId(step): shapes.step_of(spec) for step, spec in self._scan(run, "steps")}
+
+    def outcomes(self, run: str, steps: Sequence[str]) -> dict[StepId, Outcome]:
+        """Outcomes of these steps, as far as they have ended, read by pages."""
+        found: dict[StepId, Outcome] = {}
+        key = self._keys.run(run, "outcomes")
+        for start in range(0, len(steps), PAGE):
+            part = list(steps[start : start + PAGE])
+            values: list[Any] = guarded(lambda part=part: self._client.hmget(key, part))  # type: ignore[misc]
+            found |= {StepId(s): shapes.outcome_of(v) for s, v in zip(part, values, strict=True) if v is not None}
+        return found
+
+    def open_count(self, tenant: str) -> int:
+        """Open runs of a tenant."""
+        return int(guarded(lambda: self._client.scard(self._keys.open(tenant))))
+
+    def ended(self, limit: int) -> list[str]:
+        """Runs that have ended and whose events are not filed yet, oldest first."""
+        return list(guarded(lambda: self._client.zrange(self._keys.ended, 0, limit - 1)))
+
+    def cascading(self) -> list[str]:
+        return sorted(guarded(lambda: self._client.smembers(self._keys.cascades)))
+
+    def cancelling(self) -> list[str]:
+        return sorted(guarded(lambda: self._client.smembers(self._keys.cancelling)))
+
+    def _scan(self, run: str, part: str) -> Iterator[tuple[str, str]]:
+        pairs = self._client.hscan_iter(self._keys.run(run, part), count=PAGE)
+        while True:
+            found = guarded(lambda: next(pairs, None))
+            if found is None:
+                return
+            yield found
+
+
+def _live(raw: str) -> LiveStep:
+    word, attempts, losses, retries, *_ = raw.split(" ")
+    return LiveStep(word, int(attempts), int(losses), int(retries))

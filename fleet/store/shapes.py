@@ -1,0 +1,101 @@
+"""How steps, claims and outcomes look in Redis: written and read here only."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fleet.core.attempt import Attempt
+from fleet.core.ids import Fence, StepId
+from fleet.core.outcome import Outcome
+from fleet.core.plan import AnyOf, BestEffort, Quorum, Settled, Step
+from fleet.core.run import RunContext
+
+CHUNK = 400
+"""Steps and needs that one call of add.lua takes."""
+
+
+class Wake(NamedTuple):
+    """A message to send: the step it is sent for."""
+
+    run: str
+    step: str
+
+
+def wakes(members: Iterable[str]) -> list[Wake]:
+    return [Wake(*member.split(" ", 1)) for member in members]
+
+
+def referred(step: Step) -> list[str]:
+    """Ids whose values the step's arguments take, without repeats."""
+    return list(dict.fromkeys(hole.ref.step for hole in step.holes))
+
+
+def spec_of(step: Step, path: float) -> str:
+    """A header for the scripts, a newline, and the step as JSON. path: remaining critical path in seconds."""
+    refs = ",".join(referred(step)) or "-"
+    body = step.model_dump_json(exclude_defaults=True)
+    return f"{step.lane} {round(step.timeout * 1000)} {round(path * 1000)} {refs}\n{body}"
+
+
+def step_of(spec: str) -> Step:
+    return Step.model_validate_json(spec.partition("\n")[2])
+
+
+def threshold(step: Step) -> int:
+    """How many needs have to succeed; 0: all have to end, however."""
+    match step.join:
+        case AnyOf():
+            return 1
+        case Quorum(k=k):
+            return k
+        case Settled() | BestEffort():
+            return 0
+    return len(step.needs)
+
+
+def records(steps: Sequence[Step], paths: Mapping[StepId, float]) -> Iterator[str]:
+    """The chunks of add.lua's records, as JSON. A step with many needs is spread over several chunks."""
+    chunk: list[list[Any]] = []
+    size = 0
+    for step in steps:
+        for record in _parts(step, paths.get(step.id, step.seconds)):
+            if size + 1 + len(record[7]) > CHUNK and chunk:
+                yield json.dumps(chunk)
+                chunk, size = [], 0
+            chunk.append(record)
+            size += 1 + len(record[7])
+    if chunk:
+        yield json.dumps(chunk)
+
+
+def _parts(step: Step, path: float) -> Iterator[list[Any]]:
+    within = round(step.join.within * 1000) if isinstance(step.join, BestEffort) else 0
+    about = json.dumps({"tool": step.tool or step.kind, "needs": len(step.needs)})
+    spec = spec_of(step, path)
+    for start in range(0, max(1, len(step.needs)), CHUNK - 1):
+        part = step.needs[start : start + CHUNK - 1]
+        last = int(start + len(part) >= len(step.needs))
+        yield [step.id, spec if start == 0 else "", threshold(step), start, last, within, about, list(part)]
+
+
+def attempt_of(claim: Sequence[Any]) -> Attempt:
+    """The attempt that a claim hands out."""
+    _run, _step, fence, number, losses, retries, context, spec, outcomes = claim
+    values = {StepId(outcomes[i]): outcome_of(outcomes[i + 1]) for i in range(0, len(outcomes), 2)}
+    return Attempt(
+        context=RunContext.model_validate_json(context),
+        step=step_of(spec),
+        fence=Fence(fence),
+        number=int(number),
+        losses=int(losses),
+        retries=int(retries),
+        outcomes=values,
+    )
+
+
+def outcome_of(text: str) -> Outcome:
+    return Outcome.model_validate_json(text)
+
+
+def json_of(outcome: Outcome) -> str:
+    return outcome.model_dump_json(exclude_defaults=True)

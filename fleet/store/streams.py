@@ -1,0 +1,44 @@
+"""The live event stream of a run."""
+
+import json
+from typing import Any
+
+import redis
+
+from fleet.core.events import Event, EventType
+from fleet.store.keys import Keys
+from fleet.store.scripts import guarded
+
+
+class Streams:
+    """Reads events, gap-free and in order, from after an id on."""
+
+    def __init__(self, client: "redis.Redis", keys: Keys) -> None:
+        self._client = client
+        self._keys = keys
+
+    def read(self, run: str, after: str = "", *, wait: float = 0.0, limit: int = 500) -> list[Event]:
+        """Events after the id `after`; waits up to `wait` seconds for the first."""
+        key = self._keys.run(run, "events")
+        block = max(1, round(wait * 1000)) if wait > 0 else None
+        found: Any = guarded(lambda: self._client.xread({key: after or "0"}, count=limit, block=block))
+        rows = found.get(key, [[]])[0] if isinstance(found, dict) else (found[0][1] if found else [])
+        return [event_of(id_, fields) for id_, fields in rows]
+
+    def note(self, run: str, kind: EventType, data: dict[str, Any], step: str = "") -> None:
+        """Append an event that goes with no change of a step."""
+        key = self._keys.run(run, "events")
+        epoch = guarded(lambda: self._client.get(self._keys.epoch)) or "0"
+        now, micro = guarded(self._client.time)
+        fields: dict[Any, Any] = {"t": kind.value, "s": step, "a": now * 1000 + micro // 1000, "d": json.dumps(data)}
+        guarded(lambda: self._client.xadd(key, fields, id=f"{epoch}-*"))
+
+
+def event_of(id_: str, fields: dict[str, str]) -> Event:
+    return Event(
+        id=id_,
+        type=EventType(fields["t"]),
+        at=int(fields["a"]) / 1000,
+        step=fields["s"],
+        data=json.loads(fields["d"]) if fields["d"] else {},
+    )
