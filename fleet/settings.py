@@ -44,6 +44,7 @@ class Settings(BaseSettings):
     heartbeat: PositiveFloat = Field(default=3.0, description="seconds between a worker's heartbeats")
     slice: PositiveFloat = Field(default=5.0, description="seconds a slot goes on before it yields to Celery")
     losses: PositiveInt = Field(default=3, description="workers a step may take down before it is dead")
+    grace: PositiveFloat = Field(default=30.0, description="seconds that a stop leaves to steps that are running")
     sweep: PositiveFloat = Field(default=0.5, description="seconds between sweeps of the scheduler")
     retention: NonNegativeFloat = Field(default=3600.0, description="seconds a run's live keys outlive its end")
     open_goals: PositiveInt = Field(default=100_000, description="open goals one tenant may have")
@@ -62,21 +63,14 @@ class Settings(BaseSettings):
     flower: bool = Field(default=True, description="whether `fleet up` starts Flower")
     crash_at: str = Field(default="", description="test only: named point at which a worker kills itself")
 
-    @property
-    def record_url(self) -> str:
-        """The SQLAlchemy URL of the record: `database_url`, or SQLite in the data folder."""
-        if self.database_url is not None:
-            return self.database_url.get_secret_value()
-        return f"sqlite:///{self.data.absolute() / 'record.db'}"
-
     @classmethod
-    def settings_customise_sources(  # noqa: PLR0913 - the signature is pydantic-settings'
+    def settings_customise_sources(
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (init_settings, *(InitSettingsSource(settings_cls, dict(layer.values)) for layer in _layers()))
 
@@ -140,11 +134,6 @@ def child_environment(settings: Settings) -> dict[str, str]:
         if value is not None:
             environment[PREFIX + name.upper()] = str(value)
     return environment
-
-
-def plain_output() -> bool:
-    """Whether whoever reads asked for text without colour (https://no-color.org)."""
-    return bool(os.environ.get("NO_COLOR"))
 
 
 def mask(text: str) -> str:

@@ -1,6 +1,8 @@
 """What a Redis server says of itself, asked once before anything is trusted to it."""
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from fleet.core.value import Value
 from fleet.errors import StoreUnreachable
@@ -34,7 +36,11 @@ def probe(url: str, timeout: float = 3.0) -> ServerFacts:
     """
     try:
         client = redis.Redis.from_url(
-            url, socket_connect_timeout=timeout, socket_timeout=timeout, retry=None, decode_responses=True
+            url,
+            socket_connect_timeout=timeout,
+            socket_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
         )
     except ValueError as refused:
         raise StoreUnreachable(f"the Redis URL {mask(url)} can't be used: {refused}") from None
@@ -53,7 +59,7 @@ def probe(url: str, timeout: float = 3.0) -> ServerFacts:
 
 
 def _facts(client: "redis.Redis") -> ServerFacts:
-    server: dict[str, object] = client.info("server")  # type: ignore[assignment]
+    server = client.info("server")
     version = str(server.get("redis_version", "0"))
     valkey = server.get("valkey_version")
     return ServerFacts(
@@ -65,7 +71,7 @@ def _facts(client: "redis.Redis") -> ServerFacts:
 
 def _policy(client: "redis.Redis") -> str | None:
     try:
-        told: dict[str, str] = client.config_get("maxmemory-policy")
+        told = client.config_get("maxmemory-policy")
     except redis.exceptions.ResponseError:  # managed servers forbid CONFIG
         return None
     return told.get("maxmemory-policy")

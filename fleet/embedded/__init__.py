@@ -1,0 +1,1 @@
+"""A fleet on one machine with no server installed: its processes, their supervisor and the data folder."""
