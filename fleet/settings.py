@@ -63,6 +63,13 @@ class Settings(BaseSettings):
     flower: bool = Field(default=True, description="whether `fleet up` starts Flower")
     crash_at: str = Field(default="", description="test only: named point at which a worker kills itself")
 
+    @property
+    def record_url(self) -> str:
+        """The SQLAlchemy URL of the record: `database_url`, or SQLite in the data folder. It may hold a password."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite:///{self.data.absolute() / 'fleet.db'}"
+
     @classmethod
     def settings_customise_sources(
         cls,

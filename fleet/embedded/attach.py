@@ -3,7 +3,6 @@
 from pydantic import SecretStr
 
 from fleet.embedded.folder import FleetNote, kept_secret, running
-from fleet.embedded.ready import record_url
 from fleet.embedded.server import SECRET_FILE
 from fleet.errors import StoreUnreachable
 from fleet.settings import Settings, mask
@@ -41,5 +40,5 @@ def _same_stores(note: FleetNote, settings: Settings) -> None:
     who = f"the fleet on {settings.data.absolute()}"
     if not note.owned:
         raise StoreUnreachable(f"{who} uses {note.addresses['redis']}: set FLEET_REDIS_URL to it")
-    if note.addresses["record"] != mask(record_url(settings)):
+    if note.addresses["record"] != mask(settings.record_url):
         raise StoreUnreachable(f"{who} keeps its record in {note.addresses['record']}: set FLEET_DATABASE_URL to it")

@@ -16,7 +16,7 @@ from fleet.embedded.attach import REDIS_FOLDER
 from fleet.embedded.child import ChildSpec, last_line
 from fleet.embedded.flower import Flower, flower
 from fleet.embedded.folder import DataFolder, FleetNote
-from fleet.embedded.ready import Ready, enough_workers, migrate, record_url
+from fleet.embedded.ready import Ready, enough_workers, migrate
 from fleet.embedded.server import NAME as REDIS
 from fleet.embedded.server import RedisServer
 from fleet.embedded.supervisor import Supervisor
@@ -62,7 +62,7 @@ class EmbeddedFleet:
             undo.enter_context(self._folder)
             undo.callback(self._stop)
             self._start_redis()
-            self._migrate(record_url(self.settings))
+            self._migrate(self.settings.record_url)
             self._start_processes()
             self._note()
             undo.pop_all()
@@ -91,7 +91,7 @@ class EmbeddedFleet:
         """Where its parts are, without passwords."""
         found = {
             "redis": self._server.address if self._server is not None else "",
-            "record": mask(record_url(self.settings)),
+            "record": mask(self.settings.record_url),
         }
         return found | ({"flower": self.flower.address} if self.flower else {})
 
@@ -129,7 +129,7 @@ class EmbeddedFleet:
             update={
                 "data": self._folder.path,
                 "redis_url": SecretStr(self._server.url),
-                "database_url": SecretStr(record_url(self.settings)),
+                "database_url": SecretStr(self.settings.record_url),
             }
         )
 

@@ -8,13 +8,6 @@ Ready = Callable[[Settings, int], bool]
 """Whether so many workers serve. May raise StoreUnreachable while Redis starts."""
 
 
-def record_url(settings: Settings) -> str:
-    """The SQLAlchemy URL of the record: the one that is set, or SQLite in the data folder."""
-    from fleet.store.sql.database import database_url_for
-
-    return database_url_for(settings)
-
-
 def migrate(url: str) -> None:
     """Brings the record to the newest schema, and makes it where there is none."""
     from fleet.store.sql.database import Database

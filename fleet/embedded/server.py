@@ -13,7 +13,7 @@ from fleet.settings import mask
 from fleet.store.probe import probe
 
 NAME = "redis"
-SECRET_FILE = "redis.password"
+SECRET_FILE = "redis.password"  # noqa: S105 - the name of a file
 HOST = "127.0.0.1"
 PORTS_TRIED = 5
 
