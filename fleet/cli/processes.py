@@ -1,0 +1,122 @@
+"""Commands that are processes: up, worker, scheduler."""
+
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleet.cli import out
+from fleet.cli.options import AsJson, Data
+
+if TYPE_CHECKING:
+    from fleet.embedded.fleet import EmbeddedFleet
+    from fleet.settings import Settings
+
+Slots = Annotated[int | None, typer.Option("--slots", help="Steps that one worker runs at a time (FLEET_SLOTS).")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (up, worker, scheduler):
+        app.command()(command)
+
+
+def up(
+    workers: Annotated[int | None, typer.Option("--workers", help="Worker processes (FLEET_WORKERS).")] = None,
+    slots: Slots = None,
+    tools: Annotated[str | None, typer.Option("--tools", help="Modules with tools (FLEET_TOOLS).")] = None,
+    flower: Annotated[bool | None, typer.Option("--flower/--no-flower", help="Start Flower (FLEET_FLOWER).")] = None,
+    data: Data = None,
+    json: AsJson = False,
+) -> None:
+    """Start a whole fleet on this machine. Ctrl-C lets running steps end and stops it; a second one stops at once."""
+    from fleet.embedded.fleet import EmbeddedFleet
+    from fleet.settings import load_settings
+
+    settings = load_settings(workers=workers, slots=slots, tools=tools, flower=flower, data=data)
+    fleet = EmbeddedFleet(settings, talk=out.talk)
+    interrupts(fleet.hurry)
+    with fleet:
+        fleet.wait_ready()
+        _tell_up(fleet, json=json)
+        _until_interrupted()
+    out.talk("the fleet has stopped")
+
+
+def worker(
+    name: Annotated[str | None, typer.Option("--name", help="The worker's name; none: the machine's.")] = None,
+    lanes: Annotated[str | None, typer.Option("--lanes", help="Lanes it serves (FLEET_LANES).")] = None,
+    slots: Slots = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only tell by the exit code whether the worker of this name serves.")
+    ] = False,
+    data: Data = None,
+) -> None:
+    """Run one worker process for the fleet that FLEET_REDIS_URL names, or that runs on the data folder."""
+    from fleet.embedded.attach import reachable
+    from fleet.settings import load_settings
+
+    settings = reachable(load_settings(lanes=lanes, slots=slots, data=data))
+    name = name or socket.gethostname()
+    if check:
+        raise typer.Exit(0 if _serves(settings, name) else 1)
+    from fleet._apps.tasks.worker import main
+
+    raise typer.Exit(main(settings, name) or 0)
+
+
+def scheduler(data: Data = None) -> None:
+    """Run one scheduler process: it reaps leases, sends what is untold, keeps time. Several may run; one leads."""
+    from fleet._apps.scheduler.main import main
+    from fleet.embedded.attach import reachable
+    from fleet.settings import load_settings
+
+    raise typer.Exit(main(reachable(load_settings(data=data))) or 0)
+
+
+def interrupts(hurry: Callable[[], None]) -> None:
+    """The first SIGINT or SIGTERM raises KeyboardInterrupt in the main thread, each later one calls `hurry`."""
+    heard: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        heard.append(number)
+        if len(heard) > 1:
+            hurry()
+            return
+        out.talk("stopping: steps that run may end; once more stops at once")
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGTERM, handle)
+
+
+def _until_interrupted() -> None:
+    try:
+        while True:
+            signal.pause()
+    except KeyboardInterrupt:
+        return
+
+
+def _tell_up(fleet: "EmbeddedFleet", *, json: bool) -> None:
+    folder = fleet.settings.data
+    if json:
+        out.document({"data": str(folder), "addresses": fleet.addresses(), "pids": fleet.pids()})
+        return
+    out.talk(
+        f"the fleet is up: {fleet.settings.workers} workers with {fleet.settings.slots} slots each, data in {folder}"
+    )
+    for name, address in fleet.addresses().items():
+        out.talk(f"  {name:<8} {address}")
+    if fleet.flower is not None:
+        out.talk(f"  Flower's user is fleet, its password is in {folder / 'flower' / 'flower.password'}")
+    option = "" if folder == Path(".fleet").absolute() else f" --data {folder}"
+    out.talk(f'try: fleet submit{option} "your goal"')
+
+
+def _serves(settings: "Settings", name: str) -> bool:
+    from fleet.embedded.ready import serving
+
+    return any(known == name or known.split("@")[0] == name for known in serving(settings))

@@ -1,0 +1,95 @@
+"""The command run: one goal from its words to its answer, on a fleet that is there or on one of its own."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleet.cli import options, out
+from fleet.cli.goals import producer, settings_of, tell_end
+from fleet.cli.options import AsJson, Data, Fields, Parameters, Timeout
+from fleet.cli.processes import interrupts
+from fleet.cli.view import RunView, line_of, table_of
+
+if TYPE_CHECKING:
+    from fleet.core.events import Event
+    from fleet.settings import Settings
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(run)
+
+
+def run(
+    what: Annotated[str, typer.Argument(help="The goal in words, or a YAML plan file.")],
+    with_: Fields = None,
+    set_: Parameters = None,
+    timeout: Timeout = None,
+    data: Data = None,
+    json: AsJson = False,
+) -> None:
+    """Pursue one goal and print its answer. Starts a fleet where none runs on the data folder or at FLEET_REDIS_URL."""
+    from fleet.cli.reading import read_goal
+
+    settings = settings_of(data)
+    goal, plan = read_goal(what, options.fields(with_), options.parameters(set_), settings)
+    with _fleet(settings) as there, producer(there) as fleet:
+        handle = fleet.submit(goal, plan=plan)
+        out.talk(f"goal {handle.goal_id}")
+        try:
+            show(fleet.watch(handle.goal_id, timeout=timeout))
+            end = fleet.result(handle.goal_id, timeout=timeout)
+        except KeyboardInterrupt:
+            out.talk(
+                f"goal {handle.goal_id} is kept and goes on where a fleet serves it: fleet result {handle.goal_id}"
+            )
+            raise
+    raise typer.Exit(tell_end(handle.goal_id, end, json=json))
+
+
+def show(events: "Iterable[Event]") -> RunView:
+    """Shows events on stderr as they come: a live table to a person, plain lines to a pipe."""
+    if not out.watched():
+        view = RunView()
+        for event in events:
+            view = view.hear(event)
+            out.talk(line_of(event))
+        return view
+    return _show_live(events)
+
+
+def _show_live(events: "Iterable[Event]") -> RunView:
+    from rich.console import Console
+    from rich.live import Live
+
+    views = [RunView()]
+    console = Console(stderr=True)
+    with Live(
+        get_renderable=lambda: table_of(views[-1], time.time(), rows=max(5, console.height - 4)),
+        console=console,
+        refresh_per_second=8,
+    ):
+        for event in events:
+            views[:] = [views[-1].hear(event)]
+    return views[-1]
+
+
+@contextmanager
+def _fleet(settings: "Settings") -> "Iterator[Settings]":
+    """The settings of a fleet that runs: the one that is there, else one for as long as this lasts."""
+    from fleet.embedded.attach import attach
+
+    there = settings if settings.redis_url is not None else attach(settings)
+    if there is not None:
+        yield there
+        return
+    from fleet.embedded.fleet import EmbeddedFleet
+
+    out.talk(f"starting a fleet on {settings.data.absolute()}")
+    embedded = EmbeddedFleet(settings.model_copy(update={"flower": False}), talk=out.talk)
+    interrupts(embedded.hurry)
+    with embedded as started:
+        started.wait_ready()
+        yield started.settings
