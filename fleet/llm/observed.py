@@ -20,7 +20,8 @@ def observed(text: str) -> tuple[tuple[Seen, ...], ...]:
     """
     blocks: list[tuple[Seen, ...]] = []
     block: list[Seen] | None = None
-    for line in text.splitlines():
+    # Not splitlines(): a JSON string may hold U+2028 and its like as they are.
+    for line in text.split("\n"):
         bare = line.strip()
         if block is None:
             block = [] if bare == OPEN else None

@@ -1,6 +1,7 @@
 """The scripted model, which ships with the product: it answers from recorded turns, after recorded delays."""
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -96,7 +97,7 @@ def _prompt(request: ModelRequest) -> str:
 
 
 def _read_by(request: ModelRequest, prompt: str) -> str:
-    """Where observations are looked for. A step's transcript goes over several messages; examples come before others'."""
+    """Where observations are looked for: a step's are in all that the user said, others' in the last message."""
     if request.purpose != "step":
         return prompt
     return "\n".join(message.text for message in request.messages if message.role == "user")
@@ -119,7 +120,7 @@ def _fits(turn: Turn, prompt: str) -> bool:
 def _chunks(turn: Turn, text: str) -> list[str]:
     if turn.chunks and text == turn.text:
         return list(turn.chunks)
-    return text.splitlines(keepends=True)
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _failure(fail: Fail) -> Failure:

@@ -1,6 +1,7 @@
 """From settings to models."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from fleet.errors import BadInput, BadSetting
 from fleet.llm.port import Model
@@ -23,18 +24,16 @@ def models_from(settings: Settings) -> Models:
     Connects to nothing, and imports no client of a provider. Raises BadSetting where the script can't be read.
     """
     if settings.model_script is not None:
-        scripted = _script(settings)
+        scripted = _script(settings.model_script, settings.time_scale)
         return Models(planner=scripted, step=scripted)
     planner = _model(settings, settings.planner_model)
     step = _model(settings, settings.step_model) if settings.step_model else planner
     return Models(planner=planner, step=step)
 
 
-def _script(settings: Settings) -> ScriptedModel:
-    path = settings.model_script
+def _script(path: Path, time_scale: float) -> ScriptedModel:
     try:
-        assert path is not None  # noqa: S101 - the caller looked, for the type checker
-        return ScriptedModel.read(path, time_scale=settings.time_scale)
+        return ScriptedModel.read(path, time_scale=time_scale)
     except (OSError, UnicodeDecodeError, BadInput) as wrong:
         raise BadSetting(f"model_script: {wrong}") from wrong
 

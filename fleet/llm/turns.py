@@ -1,7 +1,7 @@
 """Recorded turns of a model, and how they are written down: JSONL, one turn a line.
 
-A line is a Turn as a JSON object; blank lines are passed over. A shortened example, in which a joiner answers only if it
-saw what was recorded:
+A line is a Turn as a JSON object; blank lines are passed over. An example, shortened, in which a joiner answers only if
+it saw what was recorded:
 
     {"purpose": "planner", "goal": "Which is deeper?", "text": "1. search(\\"A\\")\\n2. join()", "delay_s": 1.9}
     {"purpose": "joiner", "goal": "Which is deeper?", "text": "Thought: ...\\nAction: Finish(A)", "delay_s": 1.6,
@@ -76,7 +76,7 @@ class Turn(Value):
 def read_turns(path: Path) -> tuple[Turn, ...]:
     """Read a file of turns. Raises BadInput, which names the line, and OSError."""
     turns: list[Turn] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
         if not line.strip():
             continue
         try:
