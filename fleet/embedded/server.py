@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from fleet.embedded.binaries import Binary, find_binary
+from fleet.embedded.binaries import wheel_binary as wheel_binary
 from fleet.embedded.child import ChildSpec, last_line
 from fleet.embedded.folder import kept_secret, write_private
 from fleet.embedded.supervisor import Supervisor
