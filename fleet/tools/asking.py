@@ -24,7 +24,7 @@ async def ask(ctx: ToolContext, prompt: str) -> str:
         raise ToolFailed(failure.type, failure.message, failure.cls, failure.retry_after) from failed
 
 
-def filled(prompt: str, **fields: object) -> str:
+def filled(prompt: str, /, **fields: object) -> str:
     """The prompt file of that name with its fields filled. Raises KeyError for a field that is missing."""
     written = files("fleet.tools.builtin").joinpath(f"prompts/{prompt}.md").read_text(encoding="utf-8")
     return Template(written).substitute(fields)

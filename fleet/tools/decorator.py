@@ -76,7 +76,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
 
 def _made(function: Callable[..., Any], options: ToolOptions, stacklevel: int) -> FunctionTool[..., Any]:
-    name: str = options.get("name") or getattr(function, "__name__", "")
+    name = str(options.get("name") or getattr(function, "__name__", ""))
     if unknown := sorted(options.keys() - ToolOptions.__annotations__.keys()):
         raise TypeError(f"tool {name}: there is no option {', '.join(unknown)}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

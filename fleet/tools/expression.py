@@ -28,11 +28,12 @@ class Expression:
     @classmethod
     def of(cls, given: object) -> "Expression":
         """Make one of any of the forms above. Raises ValueError for anything else, or above 10,000 characters."""
-        variables: object = {}
         if isinstance(given, Expression):
             return given
+        variables: object = {}
         if isinstance(given, Mapping) and given.keys() <= {"expression", "variables"}:
-            given, variables = dict(given).get("expression"), given.get("variables", {})
+            variables = given.get("variables", {})
+            given = given.get("expression")
         if isinstance(given, int | float) and not isinstance(given, bool) and math.isfinite(given):
             given = repr(given)
         if not isinstance(given, str) or not isinstance(variables, Mapping):

@@ -24,6 +24,7 @@ HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 FENCE = re.compile(r"^\s*(?:```|~~~)")
 RULE = re.compile(r"^\s*(?:[-*_]\s*){3,}$|^[\s|:=-]+$")
 ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+|^\s*>\s?")
+BREAK = re.compile(rf"{HEADING.pattern}|{RULE.pattern}|{ITEM.pattern}")
 INLINE = (
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),
     (re.compile(r"(\*\*|__|`+)(.+?)\1"), r"\2"),
@@ -31,41 +32,76 @@ INLINE = (
     (re.compile(r"<(https?://[^>]+)>"), r"\1"),
 )
 SILENT = {"script", "style", "template", "noscript", "nav", "svg", "iframe", "object"}
-_BLOCKS = """address article aside blockquote body br caption dd details div dl dt fieldset figcaption figure footer form
-h1 h2 h3 h4 h5 h6 header hr li main ol p pre section summary table tbody tfoot thead tr ul"""
+_BLOCKS = """address article aside blockquote body br caption dd details div dl dt fieldset figcaption figure footer
+form h1 h2 h3 h4 h5 h6 header hr li main ol p pre section summary table tbody tfoot thead tr ul"""
 BREAKING = frozenset(_BLOCKS.split())
-VOID = {"br", "hr"}
+CELLS = {"td", "th"}
+
+
+class _Written:
+    """Collects blocks under their headings, and pairs the cells of a table's rows with its header."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self._headings: list[str] = []
+        self._header = ""
+
+    def heading(self, level: int, text: str) -> None:
+        above = self._headings[: level - 1]
+        self.blocks.append(Block(" > ".join(filter(None, above)), text, title=True))
+        self._headings = [*above, *[""] * (level - 1 - len(above)), text]
+
+    def text(self, text: str) -> None:
+        self._add(text)
+
+    def no_table(self) -> None:
+        self._header = ""
+
+    def header(self, row: str) -> None:
+        self._header = row
+        self._add(row, title=True)
+
+    def row(self, row: str) -> None:
+        names, cells = self._header.split(" | "), row.split(" | ")
+        paired = self._header and len(names) == len(cells)
+        self._add("; ".join(f"{name}: {cell}" for name, cell in zip(names, cells, strict=True)) if paired else row)
+
+    def row_was_header(self) -> None:
+        self.header(self.blocks.pop().text)
+
+    def _add(self, text: str, title: bool = False) -> None:
+        self.blocks.append(Block(" > ".join(filter(None, self._headings)), text, title))
 
 
 def markdown_blocks(text: str) -> list[Block]:
-    """Markdown without its marks; front matter is dropped, a table row is its cells joined by ` | `."""
-    lines = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL).splitlines()
-    blocks: list[Block] = []
-    headings: list[str] = []
+    """Markdown without its marks and front matter; a table row is a block, each cell behind its column's name."""
+    written = _Written()
     paragraph: list[str] = []
     fenced = False
-
-    def end() -> None:
-        if joined := _without_marks(" ".join(paragraph)):
-            blocks.append(Block(" > ".join(filter(None, headings)), joined))
-        paragraph.clear()
-
-    for line in lines:
-        if FENCE.match(line):
-            fenced = not fenced
-            end()
+    for line in [*re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL).splitlines(), ""]:
+        fence, row = FENCE.match(line), not fenced and line.lstrip().startswith("|")
+        fenced ^= bool(fence)
+        starts = fence or row or not line.strip() or (not fenced and BREAK.match(line))
+        if starts and (joined := _without_marks(" ".join(paragraph))):
+            written.text(joined)
+        if starts:
+            paragraph.clear()
+        if not row:
+            written.no_table()
+        if row:
+            _markdown_row(written, line)
         elif not fenced and (heading := HEADING.match(line)):
-            end()
-            level = len(heading[1])
-            headings = [*headings[: level - 1], *[""] * (level - 1 - len(headings)), _without_marks(heading[2])]
-            blocks.append(Block(" > ".join(filter(None, headings[:-1])), headings[-1], title=True))
-        else:
-            if not line.strip() or RULE.match(line) or ITEM.match(line) or line.lstrip().startswith("|"):
-                end()
-            if not RULE.match(line):
-                paragraph.append(ITEM.sub("", line).strip().strip("|"))
-    end()
-    return blocks
+            written.heading(len(heading[1]), _without_marks(heading[2]))
+        elif not fence and not RULE.match(line):
+            paragraph.append(ITEM.sub("", line).strip())
+    return written.blocks
+
+
+def _markdown_row(written: _Written, line: str) -> None:
+    if not RULE.match(line):
+        written.row(_without_marks(line.strip().strip("|")))
+    elif written.blocks:
+        written.row_was_header()
 
 
 def _without_marks(text: str) -> str:
@@ -85,23 +121,26 @@ class _Page(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.blocks: list[Block] = []
+        self.written = _Written()
         self.title = ""
-        self._headings: list[str] = []
         self._silent: list[str] = []
         self._text: list[str] = []
+        self._cells: set[str] = set()
         self._in_title = False
 
     def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - the parser passes it
         self._in_title = tag == "title"
         if tag == "body":
             self._silent.clear()
+        if tag == "table":
+            self.written.no_table()
         if tag in SILENT:
             self._silent.append(tag)
         elif tag in BREAKING:
             self._end()
-        elif tag in ("td", "th") and "".join(self._text).strip():
-            self._text.append(" | ")
+        elif tag in CELLS:
+            self._text.append(" | " if self._cells else "")
+            self._cells.add(tag)
 
     def handle_startendtag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - the parser passes it
         if tag in BREAKING:
@@ -111,8 +150,8 @@ class _Page(HTMLParser):
         self._in_title = False
         if tag in self._silent:
             del self._silent[self._silent.index(tag) :]
-        elif tag in BREAKING and tag not in VOID:
-            self._end(int(tag[1]) if re.fullmatch("h[1-6]", tag) else 0)
+        elif tag in BREAKING:
+            self._end(tag)
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
@@ -125,17 +164,21 @@ class _Page(HTMLParser):
         self._end()
         self.title = " ".join(self.title.split())
 
-    def _end(self, level: int = 0) -> None:
+    def _end(self, tag: str = "") -> None:
         joined = " ".join("".join(self._text).split())
+        cells = frozenset(self._cells)
         self._text.clear()
+        self._cells.clear()
         if not joined:
             return
-        if level:
-            above = self._headings[: level - 1]
-            self.blocks.append(Block(" > ".join(filter(None, above)), joined, title=True))
-            self._headings = [*above, *[""] * (level - 1 - len(above)), joined]
+        if re.fullmatch("h[1-6]", tag):
+            self.written.heading(int(tag[1]), joined)
+        elif cells == {"th"}:
+            self.written.header(joined)
+        elif cells:
+            self.written.row(joined)
         else:
-            self.blocks.append(Block(" > ".join(filter(None, self._headings)), joined))
+            self.written.text(joined)
 
 
 def html_page(text: str) -> tuple[str, list[Block]]:
@@ -143,7 +186,7 @@ def html_page(text: str) -> tuple[str, list[Block]]:
     page = _Page()
     page.feed(text)
     page.close()
-    return page.title, page.blocks
+    return page.title, page.written.blocks
 
 
 def _pdf_blocks(content: bytes) -> list[Block]:

@@ -4,14 +4,13 @@ import re
 
 ENDS = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?=["'“‘(\[]*[A-Z0-9À-ÖØ-Þ])""")
 ABBREVIATED = re.compile(
-    r"(?:\b(?:e\.g|i\.e|cf|vs|approx|ca|no|nos|fig|figs|eq|sec|ch|vol|pp|p|dr|mr|mrs|ms|prof|st|inc|ltd|co|jr|sr"
-    r"|jan|feb|mar|apr|jun|jul|aug|sept|oct|nov|dec)|\b[A-Z])\.$",
-    re.IGNORECASE,
+    r"\b(?:(?i:e\.g|i\.e|cf|vs|approx|figs?|eq|vol|pp|dr|mrs?|ms|prof|inc|ltd|jr|sr|jan|feb|apr|aug|sept|oct|nov|dec)"
+    r"|[A-Z])\.$"
 )
 WORD = re.compile(r"\w+(?:[.,]\d+)*", re.UNICODE)
-_COMMON = """a about an and are as at be been between but by can could did do does for from had has have how i if in into
-is it its me more most much of on one or our over should so such than that the their them then there these they this
-those to was we were what when where which who whom whose why will with would you your"""
+_COMMON = """a about an and are as at be been between but by can could did do does for from had has have how i if in
+into is it its me more most much of on one or our over should so such than that the their them then there these they
+this those to was we were what when where which who whom whose why will with would you your"""
 STOP_WORDS = frozenset(_COMMON.split())
 
 

@@ -54,9 +54,9 @@ async def system_resolver(host: str, port: int) -> list[str]:
 class Fetcher:
     """Fetches pages. resolve, transport and allow_private are for tests: a server on this machine is a private address.
 
-    timeout: seconds for a page, its redirects and robots.txt included. A host is resolved once a fetch, every address it
-    has must be public, and the connection goes to the address that was checked, so that a name can't be bound anew in
-    between. Proxies of the environment are not used, since they would resolve the name again.
+    timeout: seconds for a page, its redirects and robots.txt included. A host is resolved once a fetch, every address
+    it has must be public, and the connection goes to the address that was checked, so that a name can't be bound anew
+    in between. Proxies of the environment are not used, since they would resolve the name again.
     """
 
     def __init__(
@@ -178,11 +178,12 @@ class _Visit:
         """The response from the first checked address that takes a connection."""
         import httpx  # noqa: PLC0415 - slow to import
 
-        port = url.port or {"http": 80, "https": 443}[url.scheme]
-        if (url.host, port) not in self._addresses:
-            self._addresses[url.host, port] = await self._fetcher.addresses(url.host, port)
+        host = url.raw_host.decode("ascii").strip("[]")
+        key = (host, url.port or {"http": 80, "https": 443}[url.scheme])
+        if key not in self._addresses:
+            self._addresses[key] = await self._fetcher.addresses(*key)
         refused: httpx.TransportError | None = None
-        for address in self._addresses[url.host, port]:
+        for address in self._addresses[key]:
             request = httpx.Request(
                 "GET",
                 url.copy_with(host=address, fragment=None),
@@ -192,7 +193,7 @@ class _Visit:
                     "Accept": "text/html, text/markdown, text/plain, application/json, application/xml",
                     "Accept-Encoding": "identity",
                 },
-                extensions={"sni_hostname": url.raw_host.decode("ascii").strip("[]"), "timeout": _TIMEOUTS},
+                extensions={"sni_hostname": host, "timeout": _TIMEOUTS},
             )
             try:
                 return await self._transport.handle_async_request(request)
@@ -222,7 +223,7 @@ def _parsed(url: str) -> "httpx.URL":
 def _readable(host: str, headers: "httpx.Headers", any_kind: bool) -> str:
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise ToolFailed("unsupported_encoding", f"{host} sends the page compressed, though asked not to")
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind: str = headers.get("content-type", "").partition(";")[0].strip().lower()
     if any_kind or kind.startswith(READABLE) or kind.endswith(("+json", "+xml")):
         return kind
     raise ToolFailed("unsupported_type", f'{host} sends "{kind[:80]}"; text, HTML, Markdown, JSON and XML are read')

@@ -10,6 +10,7 @@ from fleet.core.outcome import FailureClass
 from fleet.core.value import Json
 from fleet.tools.decorator import tool
 from fleet.tools.matching import LONGEST_PATTERN, LONGEST_TEXT, BadPattern, TooSlow, find_all
+from fleet.tools.passages import passages
 from fleet.tools.prose import sentences
 from fleet.tools.tool import ToolFailed
 
@@ -27,7 +28,7 @@ EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 
 @tool(effect="pure", seconds=0.05, timeout=15)
 def extract(
-    text: Annotated[str, Field(max_length=LONGEST_TEXT, description="the text, of at most 100000 characters")],
+    text: Annotated[Json, "a text, a list of texts, or what search or fetch gave; at most 100000 characters"],
     what: Annotated[
         str,
         Field(
@@ -42,8 +43,12 @@ def extract(
     A pattern gives the list of its matches: of its group if it has one, of its groups as lists if it has several. It is
     matched for two seconds at most. Raises ToolFailed: not_found, bad_pattern, too_slow.
     """
+    whole = "\n".join(passage.text for passage in passages(text, "extract"))
+    if len(whole) > LONGEST_TEXT:
+        message = f'extract: argument "text" has {len(whole)} characters; at most {LONGEST_TEXT} are searched'
+        raise ToolFailed("bad_argument", message, FailureClass.MISUSE)
     finder = FINDERS.get(what)
-    found = finder(text) if finder else _by_pattern(what, text)
+    found = finder(whole) if finder else _by_pattern(what, whole)
     if found in ([], "", None):
         raise ToolFailed("not_found", f'the text holds nothing that is "{what[:80]}"')
     return found

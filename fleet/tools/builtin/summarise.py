@@ -5,14 +5,13 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from fleet.core.outcome import FailureClass
 from fleet.core.value import Json
 from fleet.tools.asking import ask, filled
 from fleet.tools.context import ToolContext
 from fleet.tools.decorator import tool
+from fleet.tools.passages import Passage, passages
 from fleet.tools.prose import sentences as split
 from fleet.tools.prose import stem, words
-from fleet.tools.tool import ToolFailed
 
 MOST_SENTENCES = 5000
 QUERY_WEIGHT = 2.0
@@ -45,19 +44,17 @@ async def summarise(
     1958), by whether it opens its passage, and by the words it shares with the query; what is already said scores less.
     by="model" asks the light model, where one is configured. Raises ToolFailed: bad_argument, or the model's failure.
     """
-    passages = _passages(text)
-    if not passages:
-        raise ToolFailed("bad_argument", 'summarise: argument "text" holds no text', FailureClass.MISUSE)
+    given = passages(text, "summarise")
     if by == "model" and ctx.model is not None:
-        return await ask(ctx, _prompt(passages, sentences, query))
+        return await ask(ctx, _prompt(given, sentences, query))
     if by == "model":
         ctx.log.info("summarise: no model is configured, so sentences are chosen")
-    return " ".join(chosen.cited() for chosen in choose(passages, sentences, query))
+    return " ".join(chosen.cited() for chosen in choose(given, sentences, query))
 
 
-def choose(passages: list[tuple[str, str]], count: int, query: str = "") -> list[Sentence]:
-    """The `count` best sentences of passages (source, text), in the order in which they stand there."""
-    every = [Sentence(each, source, n) for source, text in passages for n, each in enumerate(split(text))]
+def choose(given: list[Passage], count: int, query: str = "") -> list[Sentence]:
+    """The `count` best sentences of the passages, in the order in which they stand there."""
+    every = [Sentence(each, source, n) for text, source in given for n, each in enumerate(split(text))]
     every = every[:MOST_SENTENCES]
     terms = [frozenset(stem(word) for word in words(each.text)) for each in every]
     asked = frozenset(stem(word) for word in words(query))
@@ -87,20 +84,10 @@ def _share(some: frozenset[str], of: "frozenset[str] | set[str]") -> float:
     return len(some & of) / len(some) if some else 0.0
 
 
-def _passages(value: Json) -> list[tuple[str, str]]:
-    """(source, text) of every text in the value: a string, a mapping with `text`, or a list of these."""
-    if isinstance(value, list | tuple):
-        return [passage for each in value for passage in _passages(each)]
-    if isinstance(value, dict):
-        source = str(value.get("source") or value.get("url") or "")
-        return [(source or found, text) for found, text in _passages(value.get("text"))]
-    return [("", value)] if isinstance(value, str) and value.strip() else []
-
-
-def _prompt(passages: list[tuple[str, str]], count: int, query: str) -> str:
+def _prompt(given: list[Passage], count: int, query: str) -> str:
     return filled(
         "summarise",
         sentences=count,
         focus=f" It is to be about: {query}." if query.strip() else "",
-        text="\n\n".join(f"[{source}] {text}" if source else text for source, text in passages),
+        text="\n\n".join(f"[{source}] {text}" if source else text for text, source in given),
     )
