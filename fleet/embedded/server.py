@@ -4,14 +4,15 @@ import socket
 import time
 from pathlib import Path
 
-from fleet.embedded.binaries import Binary, find_binary
-from fleet.embedded.binaries import wheel_binary as wheel_binary
+from fleet.embedded.binaries import Binary, find_binary, wheel_binary
 from fleet.embedded.child import ChildSpec, last_line
 from fleet.embedded.folder import kept_secret, write_private
 from fleet.embedded.supervisor import Supervisor
 from fleet.errors import StoreUnreachable
 from fleet.settings import mask
 from fleet.store.probe import probe
+
+__all__ = ["HOST", "RedisServer", "free_port", "wheel_binary"]
 
 NAME = "redis"
 SECRET_FILE = "redis.password"  # noqa: S105 - the name of a file
