@@ -1,0 +1,1 @@
+"""The record: what must never be lost, in SQLite or PostgreSQL."""

@@ -1,0 +1,186 @@
+"""Goals and their runs, as they were accepted and as they ended."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select, update
+
+from fleet.core.budget import Usage
+from fleet.core.goal import Goal
+from fleet.core.ids import GoalId, RunId
+from fleet.core.run import End, RunStatus
+from fleet.core.value import Value
+from fleet.errors import BadInput, KeyReused, UnknownGoal
+from fleet.store.sql import accept
+from fleet.store.sql.accept import Accepted, Submission
+from fleet.store.sql.database import Database
+from fleet.store.sql.rows import no_run, text_of
+from fleet.store.sql.tables import GOALS, RUNS, clock
+
+__all__ = ["Accepted", "GoalRecord", "Goals", "Submission"]
+
+SHOWN = 5
+"""Ids that an ambiguous prefix is answered with."""
+LAST = "\U0010ffff"
+"""Sorts behind every id that begins alike."""
+
+
+class GoalRecord(Value):
+    """A goal with its newest run. end, ended: None while the run is open; usage: what it used, once it has ended."""
+
+    goal_id: GoalId
+    run_id: RunId
+    goal: Goal
+    status: RunStatus
+    end: End | None = None
+    usage: Usage = Usage()
+    created: datetime
+    ended: datetime | None = None
+    traceparent: str = ""
+
+
+Records = list[GoalRecord]
+OpenRuns = list[tuple[RunId, GoalId]]
+
+
+class Goals:
+    """Every method raises StoreUnreachable when the database stays away."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def accept(self, submissions: Sequence[Submission]) -> "list[Accepted | KeyReused]":
+        """Accept all in one transaction, durable on return; the answers are in the order of the submissions.
+
+        The same key of a tenant with the same body gives the ids that stand, with new=False; with another body it
+        gives KeyReused, as an item.
+        """
+        return accept.accept(self._db, submissions)
+
+    def get(self, goal_id: GoalId) -> GoalRecord:
+        """Raises UnknownGoal."""
+        return self._one(GOALS.c.goal_id == goal_id, UnknownGoal(f"there is no goal {goal_id}: see `fleet goals`."))
+
+    def of_run(self, run_id: RunId) -> GoalRecord:
+        """The goal that a run pursues, with that run. Raises UnknownGoal."""
+        return self._one(RUNS.c.run_id == run_id, no_run(run_id))
+
+    def open_runs(self, after: RunId | None = None, limit: int = 500) -> OpenRuns:
+        """Runs that have not ended, in the order of their ids, from behind `after`."""
+        query = select(RUNS.c.run_id, RUNS.c.goal_id).where(RUNS.c.ended.is_(None))
+        if after is not None:
+            query = query.where(RUNS.c.run_id > after)
+        query = query.order_by(RUNS.c.run_id).limit(limit)
+        return self._db.fetch(lambda connection: [(row.run_id, row.goal_id) for row in connection.execute(query)])
+
+    def count_open(self, tenant: str) -> int:
+        query = select(func.count()).select_from(RUNS).where(RUNS.c.ended.is_(None), RUNS.c.tenant == tenant)
+        return self._db.fetch(lambda connection: connection.execute(query).scalar_one())
+
+    def find(self, prefix: str) -> GoalId:
+        """The goal whose id, or whose run's id, begins with `prefix`, in capitals or as written.
+
+        Raises UnknownGoal for none, and BadInput, with the first of them, for several.
+        """
+        query = select(GOALS.c.goal_id).join(RUNS, RUNS.c.goal_id == GOALS.c.goal_id).distinct()
+        starts = [_starts(column, text) for column in (GOALS.c.goal_id, RUNS.c.run_id) for text in _spelt(prefix)]
+        query = query.where(or_(*starts)).order_by(GOALS.c.goal_id).limit(SHOWN + 1)
+        found = self._db.fetch(lambda connection: list(connection.execute(query).scalars()))
+        if not prefix or not found:
+            raise UnknownGoal(f"there is no goal whose id begins with {prefix!r}: see `fleet goals`.")
+        whole = [goal_id for goal_id in found if goal_id in _spelt(prefix)]
+        if len(found) > 1 and not whole:
+            shown = ", ".join(found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
+            raise BadInput(f"several goals begin with {prefix!r}: {shown}: type more of the id.")
+        return GoalId((whole or found)[0])
+
+    def set_status(self, run_id: RunId, status: RunStatus) -> RunStatus:
+        """Set the status of an open run; gives the status that stands. Raises UnknownGoal.
+
+        A run that has ended stays as it ended, and one that is being cancelled stays so until it ends.
+        """
+        if status.ended:
+            raise ValueError("a run is ended by `end`")
+        open_ = [RunStatus.RUNNING, RunStatus.ASKING, status]
+        change = update(RUNS).where(RUNS.c.run_id == run_id, RUNS.c.ended.is_(None), RUNS.c.status.in_(open_))
+
+        def work(connection: Connection) -> RunStatus:
+            connection.execute(change.values(status=status))
+            return RunStatus(_run(connection, run_id).status)
+
+        return self._db.write(work)
+
+    def end(self, run_id: RunId, end: End, usage: Usage) -> End:
+        """End a run, once: gives the end that stands, which is the first one's. Raises UnknownGoal."""
+        if not end.status.ended:
+            raise ValueError(f"{end.status} is no end")
+        change = update(RUNS).where(RUNS.c.run_id == run_id, RUNS.c.ended.is_(None))
+        change = change.values(status=end.status, end=text_of(end), usage=text_of(usage), ended=clock())
+
+        def work(connection: Connection) -> End:
+            connection.execute(change)
+            return End.model_validate_json(_run(connection, run_id).end)
+
+        return self._db.write(work)
+
+    def list(
+        self,
+        status: RunStatus | None = None,
+        tenant: str | None = None,
+        limit: int = 100,
+        after: GoalId | None = None,
+    ) -> Records:
+        """Goals, newest first, from behind (older than) `after`."""
+        query = _records()
+        if tenant is not None:
+            query = query.where(RUNS.c.tenant == tenant)
+        if status is not None:
+            query = query.where(RUNS.c.status == status)
+        if after is not None:
+            query = query.where(GOALS.c.goal_id < after)
+        query = query.order_by(GOALS.c.goal_id.desc(), RUNS.c.run_id.desc()).limit(limit)
+        return self._db.fetch(lambda connection: [_record(row) for row in connection.execute(query)])
+
+    def _one(self, which: ColumnElement[bool], missing: UnknownGoal) -> GoalRecord:
+        query = _records().where(which).order_by(RUNS.c.run_id.desc()).limit(1)
+        row = self._db.fetch(lambda connection: connection.execute(query).first())
+        if row is None:
+            raise missing
+        return _record(row)
+
+
+def _records() -> Select[Any]:
+    goal = (GOALS.c.goal_id, GOALS.c.goal, GOALS.c.traceparent, GOALS.c.created)
+    run = (RUNS.c.run_id, RUNS.c.status, RUNS.c.end, RUNS.c.usage, RUNS.c.ended)
+    return select(*goal, *run).join(RUNS, RUNS.c.goal_id == GOALS.c.goal_id)
+
+
+def _record(row: Row[Any]) -> GoalRecord:
+    return GoalRecord(
+        goal_id=row.goal_id,
+        run_id=row.run_id,
+        goal=Goal.model_validate_json(row.goal),
+        status=RunStatus(row.status),
+        end=End.model_validate_json(row.end) if row.end else None,
+        usage=Usage.model_validate_json(row.usage),
+        created=row.created,
+        ended=row.ended,
+        traceparent=row.traceparent,
+    )
+
+
+def _run(connection: Connection, run_id: RunId) -> Any:
+    row = connection.execute(select(RUNS.c.status, RUNS.c.end).where(RUNS.c.run_id == run_id)).first()
+    if row is None:
+        raise no_run(run_id)
+    return row
+
+
+def _spelt(prefix: str) -> tuple[str, str]:
+    return prefix, prefix.upper()
+
+
+def _starts(column: ColumnElement[str], prefix: str) -> ColumnElement[bool]:
+    """By a range, which uses the index on both databases, and holds no pattern to escape."""
+    return and_(column >= prefix, column < prefix + LAST)

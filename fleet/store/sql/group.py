@@ -1,0 +1,168 @@
+"""Group commit: one thread of a process writes, many pieces of work to a transaction."""
+
+import atexit
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection
+
+from fleet.errors import StoreUnreachable
+from fleet.store.sql.faults import transient
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+
+MOST = 256
+"""Pieces of work that one transaction takes."""
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 1.0
+
+
+@dataclass(slots=True)
+class Write:
+    """A piece of work that was handed in, and where its answer goes. deadline: on the monotonic clock."""
+
+    work: Work[Any]
+    future: "Future[Any]"
+    deadline: float
+    started: bool = False
+
+    def start(self) -> bool:
+        """Whether it is to be run: not when its caller gave up before it was begun."""
+        if not self.started:
+            self.started = self.future.set_running_or_notify_cancel()
+        return self.started
+
+    def settle(self, answer: Any, fault: Exception | None) -> None:
+        if fault is None:
+            self.future.set_result(answer)
+        else:
+            self.future.set_exception(fault)
+
+
+Answer = tuple[Any, Exception | None]
+
+
+class GroupCommit:
+    """Takes work from any thread; runs it in transactions of up to 256; answers when the commit is on disk.
+
+    Work may be run twice: when another piece of its transaction failed, and when the connection was lost (even by a
+    commit that did happen). It has to be idempotent, and to touch nothing but the connection.
+
+    transact(body) runs body(connection) in one transaction. gate() is held around each transaction. unreachable(fault)
+    makes the error that is told once a piece of work has waited for `patience` seconds.
+    """
+
+    def __init__(
+        self,
+        transact: Callable[[Work[list[Answer]]], list[Answer]],
+        gate: Callable[[], AbstractContextManager[None]],
+        unreachable: Callable[[BaseException], StoreUnreachable],
+        patience: float,
+    ) -> None:
+        self._transact = transact
+        self._gate = gate
+        self._unreachable = unreachable
+        self._patience = patience
+        self._queue: SimpleQueue[Write | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def submit(self, work: Work[T]) -> "Future[T]":
+        """Hand in work. Raises StoreUnreachable once closed."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise StoreUnreachable("the record was closed in this process: open it again to write.")
+            if self._thread is None:
+                self._begin()
+            self._queue.put(Write(work, future, time.monotonic() + self._patience))
+        return future
+
+    def close(self) -> None:
+        """Write what was handed in, then end the thread. Raises StoreUnreachable when that takes too long."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        atexit.unregister(self.close)
+        self._queue.put(None)
+        thread.join(self._patience * 2)
+        if thread.is_alive():
+            raise StoreUnreachable("the record was closed before it took every write: some are in doubt.")
+
+    def _begin(self) -> None:
+        self._thread = threading.Thread(target=self._serve, name="fleet-record", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def _serve(self) -> None:
+        while (first := self._queue.get()) is not None:
+            batch, pause = [first], FIRST_PAUSE
+            while batch := self._attempt(batch):
+                time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _attempt(self, batch: list[Write]) -> list[Write]:
+        """One transaction; gives what is to be tried again."""
+        try:
+            with self._gate():
+                batch = [write for write in batch + self._drain(MOST - len(batch)) if write.start()]
+                answers = self._together(batch) if batch else []
+        except Exception as fault:
+            return self._give_up(batch, fault)
+        for write, (answer, refused) in zip(batch, answers, strict=True):
+            write.settle(answer, refused)
+        return []
+
+    def _give_up(self, batch: list[Write], fault: Exception) -> list[Write]:
+        passing, now, again = transient(fault), time.monotonic(), []
+        for write in batch:
+            if passing and now < write.deadline:
+                again.append(write)
+            elif write.start():
+                write.settle(None, self._unreachable(fault) if passing else fault)
+        return again
+
+    def _drain(self, most: int) -> list[Write]:
+        writes: list[Write] = []
+        while len(writes) < most:
+            try:
+                write = self._queue.get_nowait()
+            except Empty:
+                break
+            if write is None:
+                self._queue.put(None)
+                break
+            writes.append(write)
+        return writes
+
+    def _together(self, batch: list[Write]) -> list[Answer]:
+        try:
+            return self._transact(lambda connection: [(write.work(connection), None) for write in batch])
+        except Exception as fault:
+            if transient(fault):
+                raise
+            if len(batch) == 1:
+                return [(None, fault)]
+        return self._transact(lambda connection: [_apart(connection, write) for write in batch])
+
+
+def _apart(connection: Connection, write: Write) -> Answer:
+    """Run one piece of work so that its failure undoes nothing but itself."""
+    try:
+        with connection.begin_nested():
+            return write.work(connection), None
+    except Exception as fault:
+        if transient(fault):
+            raise
+        return None, fault
