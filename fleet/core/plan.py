@@ -101,11 +101,17 @@ class Step(Value):
 
 
 class Plan(Value):
-    """A version of a run's DAG, complete and checked. version: 1, 2, ...; source: the text it was compiled from."""
+    """A version of a run's DAG, complete and checked. version: 1, 2, ...; source: the text it was compiled from.
+
+    answer: what the run's answer is once the steps have settled: JSON in which answer_holes are the references (their
+    `at` leads into answer; () is the whole of it). None leaves the answer to the joiner.
+    """
 
     version: PositiveInt = 1
     steps: tuple[Step, ...]
     source: str = ""
+    answer: Json = None
+    answer_holes: tuple[Hole, ...] = ()
 
     def step(self, step_id: str) -> Step:
         """The step of that id. Raises KeyError where there is none."""

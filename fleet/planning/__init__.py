@@ -1,0 +1,1 @@
+"""Plans: prompts, streaming parsers, references, compiler passes, documents written by people. No I/O, no clock."""

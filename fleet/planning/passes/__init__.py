@@ -1,0 +1,1 @@
+"""Compiler passes, one small file each. A pass gives problems, never an exception."""
