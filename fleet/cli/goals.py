@@ -26,10 +26,12 @@ def register(app: typer.Typer) -> None:
 @contextmanager
 def producer(settings: "Settings") -> "Iterator[Fleet]":
     """A connection to the fleet that is meant. Raises StoreUnreachable where there is none."""
-    from fleet.client import Fleet
     from fleet.embedded.attach import reachable
 
-    with Fleet.connect(reachable(settings)) as fleet:
+    there = reachable(settings)
+    from fleet.client import Fleet
+
+    with Fleet.connect(there) as fleet:
         yield fleet
 
 

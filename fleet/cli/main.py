@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _tell(error: Exception) -> int:
     """Says in words what went wrong; gives the exit code."""
     if isinstance(error, PlanRejected):
-        talk(f"fleet: the plan{f' {error.source}' if error.source else ''} was rejected:")
+        talk("fleet: the plan was rejected:")
         for problem in error.problems:
             talk(f"  {problem}")
         return error.exit_code

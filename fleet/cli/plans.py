@@ -30,7 +30,7 @@ def check(
     from fleet.settings import load_settings
 
     try:
-        found = read_plan(file, options.parameters(set_), load_settings())
+        found = read_plan(file, options.parameters(set_), load_settings()).plan
     except PlanRejected as rejected:
         if not json:
             raise

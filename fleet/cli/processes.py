@@ -69,11 +69,13 @@ def worker(
 
 def scheduler(data: Data = None) -> None:
     """Run one scheduler process: it reaps leases, sends what is untold, keeps time. Several may run; one leads."""
-    from fleet._apps.scheduler.main import main
     from fleet.embedded.attach import reachable
     from fleet.settings import load_settings
 
-    raise typer.Exit(main(reachable(load_settings(data=data))) or 0)
+    settings = reachable(load_settings(data=data))
+    from fleet._apps.scheduler.main import main
+
+    raise typer.Exit(main(settings) or 0)
 
 
 def interrupts(hurry: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from fleet.core.goal import Goal
     from fleet.core.plan import Plan
+    from fleet.planning.documents import PlanDocument
     from fleet.settings import Settings
 
 PLAN_FILES = (".yaml", ".yml")
@@ -24,18 +25,18 @@ def read_goal(
         if parameters:
             raise BadInput("--set is for plan files: a goal in words has no parameters")
         return make_goal({"objective": what, **fields}), None
-    path = Path(what)
-    plan = read_plan(path, parameters, settings)
-    return make_goal({"objective": f"run the plan {path.name}", "loop": "plan", **fields}), plan
+    document = read_plan(Path(what), parameters, settings)
+    return make_goal(_merged(document.goal.model_dump(exclude_unset=True), fields)), document.plan
 
 
-def read_plan(path: Path, parameters: Mapping[str, Any], settings: "Settings") -> "Plan":
-    """The compiled plan of a YAML file. Raises BadInput where it can't be read, PlanRejected where it is wrong."""
+def read_plan(path: Path, parameters: Mapping[str, Any], settings: "Settings") -> "PlanDocument":
+    """The compiled plan file, with its goal. Raises BadInput where it can't be read, PlanRejected where it is wrong."""
     text = _text(path)
     from fleet.planning.documents import load_plan
     from fleet.tools.registry import Registry
 
-    return load_plan(text, Registry.configured(settings).specs(), parameters, str(path))
+    specs = {spec.name: spec for spec in Registry.configured(settings).specs()}
+    return load_plan(text, specs, parameters, str(path))
 
 
 def read_goals(path: Path) -> "list[Goal]":
@@ -66,6 +67,15 @@ def make_goal(entry: object, where: str = "") -> "Goal":
         return Goal.model_validate(entry)
     except ValidationError as refused:
         raise BadInput(f"{where}{_problems(refused)}") from None
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, where `over` wins, and tables within are merged alike."""
+    both = {**under, **over}
+    for name in under.keys() & over.keys():
+        if isinstance(under[name], Mapping) and isinstance(over[name], Mapping):
+            both[name] = _merged(under[name], over[name])
+    return both
 
 
 def _problems(refused: "ValidationError") -> str:
