@@ -1,4 +1,4 @@
-"""Commands that are processes: up, worker, scheduler."""
+"""Commands that are processes: up, worker, scheduler, and migrate, which goes before them."""
 
 import signal
 import socket
@@ -19,7 +19,7 @@ Slots = Annotated[int | None, typer.Option("--slots", help="Steps that one worke
 
 
 def register(app: typer.Typer) -> None:
-    for command in (up, worker, scheduler):
+    for command in (up, worker, scheduler, migrate):
         app.command()(command)
 
 
@@ -76,6 +76,18 @@ def scheduler(data: Data = None) -> None:
     from fleet._apps.scheduler.main import main
 
     raise typer.Exit(main(settings) or 0)
+
+
+def migrate(data: Data = None) -> None:
+    """Bring the record to this version's schema, once, before workers of a new version start."""
+    from fleet.embedded.ready import migrate as bring
+    from fleet.settings import load_settings, mask
+
+    settings = load_settings(data=data)
+    if settings.database_url is None:
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    bring(settings.record_url)
+    out.talk(f"the record at {mask(settings.record_url)} has this version's schema")
 
 
 def interrupts(hurry: Callable[[], None]) -> None:
