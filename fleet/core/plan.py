@@ -1,5 +1,6 @@
 """A plan: an immutable DAG of steps, whose arguments hold typed references to the values of earlier steps."""
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -98,6 +99,14 @@ class Step(Value):
     timeout: PositiveFloat = 60.0
     seconds: NonNegativeFloat = 1.0
     note: str = ""
+
+    def call(self, most: int = 160) -> str:
+        """The call as people read it, `search(query="x")`, cut to `most` characters."""
+        if self.kind != "tool":
+            return self.kind
+        given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.args.items())
+        text = f"{self.tool}({given})"
+        return text if len(text) <= most else text[: most - 1] + "…"
 
 
 class Plan(Value):

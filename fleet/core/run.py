@@ -1,5 +1,6 @@
 """One pursuit of a goal, and how it ends."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from fleet.core.ids import RunId
@@ -51,3 +52,4 @@ class RunContext(Value):
     goal: str
     tenant: str
     traceparent: str = ""
+    labels: Mapping[str, str] = {}

@@ -13,6 +13,7 @@
 | {ns}:timers | zset | "run step", when it is due (ms) | empty when idle |
 | {ns}:cascades | set | runs with children still to release | empty when idle |
 | {ns}:cancelling | set | runs that are being cancelled | empty when idle |
+| {ns}:deadlines | zset | open runs with a deadline, the deadline (ms) | empty when idle |
 | {ns}:open:<tenant> | set | open runs of a tenant | empty when idle |
 | {ns}:ended | zset | runs whose events are to be filed in SQL, when they ended (ms) | empty when idle |
 | {ns}:breaker:<name> | hash | state, until, first, failures | 10 windows |
@@ -38,6 +39,7 @@ class Keys:
         self.lanes = f"{namespace}:lanes"
         self.cascades = f"{namespace}:cascades"
         self.cancelling = f"{namespace}:cancelling"
+        self.deadlines = f"{namespace}:deadlines"
         self.ended = f"{namespace}:ended"
         self.leader = f"{namespace}:leader"
 

@@ -56,6 +56,15 @@ class Live:
     def set_epoch(self, epoch: int) -> None:
         guarded(lambda: self.client.set(self.keys.epoch, epoch))
 
+    def lead(self, name: str, seconds: float) -> bool:
+        """Whether `name` leads the schedulers for the next `seconds`."""
+        key, lifetime = self.keys.leader, round(seconds * 1000)
+        if guarded(lambda: self.client.set(key, name, nx=True, px=lifetime)):
+            return True
+        if guarded(lambda: self.client.get(key)) != name:
+            return False
+        return bool(guarded(lambda: self.client.pexpire(key, lifetime)))
+
     def workers(self) -> list[WorkerSeen]:
         """Workers whose heartbeat counts."""
         now, micro = guarded(self.client.time)

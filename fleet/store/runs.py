@@ -47,9 +47,18 @@ class Runs:
         self._scripts = scripts
         self._keys = keys
 
-    def open(self, context: RunContext, order: float, event: EventType = EventType.ACCEPTED) -> bool:
-        """Open a run; False when it was open already."""
-        reply = self._scripts.call("open", context.run, context.model_dump_json(), order, context.tenant, event)
+    def open(
+        self,
+        context: RunContext,
+        order: float,
+        *,
+        deadline: float | None = None,
+        event: EventType = EventType.ACCEPTED,
+    ) -> bool:
+        """Open a run; False when it was open already. deadline: seconds since 1970."""
+        due = "" if deadline is None else round(deadline * 1000)
+        about = context.model_dump_json(exclude_defaults=True)
+        reply = self._scripts.call("open", context.run, about, order, context.tenant, event, due)
         return bool(reply[0] == "OPENED")
 
     def add(self, run: str, steps: Sequence[Step], paths: Mapping[StepId, float] | None = None) -> list[Wake]:
@@ -81,11 +90,14 @@ class Runs:
             dropped += self._scripts.call("drop", run, *steps[start : start + PAGE])
         return dropped
 
-    def cancel(self, run: str) -> int | None:
-        """Cancel what has not started: the number of steps still running, or None when there was nothing to cancel."""
+    def cancel(self, run: str, why: str = "cancelled") -> int | None:
+        """Cancel what has not started: the number of steps still running, or None when there was nothing to cancel.
+
+        why: an EndReason, kept for whoever ends the run when its last step has stopped.
+        """
         cursor, left = "0", 0
         while True:
-            reply = self._scripts.call("cancel", run, cursor)
+            reply = self._scripts.call("cancel", run, cursor, why)
             if len(reply) == 1:
                 return None
             cursor, left = reply
@@ -94,11 +106,13 @@ class Runs:
 
     def end(self, run: str, end: End) -> bool:
         """End a run that no commit ended; False when it had ended."""
-        return bool(self._scripts.call("end", run, end_data(end), 0)[0] == "ENDED")
+        return bool(self._scripts.call("end", run, end_data(end))[0] == "ENDED")
 
-    def set_status(self, run: str, status: str) -> None:
-        """Mark an open run as asking or running."""
-        guarded(lambda: self._client.hset(self._keys.run(run), "status", status))
+    def note(
+        self, run: str, kind: EventType, step: str = "", data: Mapping[str, Any] | None = None, status: str = ""
+    ) -> None:
+        """Append an event to an open run. status: `asking` or `running`, where the event changes it."""
+        self._scripts.call("note", run, kind, step, json.dumps(data) if data else "", status)
 
     def forget(self, run: str, lifetime: float) -> None:
         """Give the keys of an ended run `lifetime` seconds to live."""
@@ -140,6 +154,21 @@ class Runs:
 
     def cancelling(self) -> list[str]:
         return sorted(guarded(lambda: self._client.smembers(self._keys.cancelling)))
+
+    def overdue(self, limit: int = 100) -> list[str]:
+        """Open runs whose deadline has passed, by Redis's clock."""
+        now, micro = guarded(self._client.time)
+        key, due = self._keys.deadlines, now * 1000 + micro // 1000
+        return list(guarded(lambda: self._client.zrangebyscore(key, "-inf", due, start=0, num=limit)))
+
+    def missing(self, runs: Sequence[str]) -> list[str]:
+        """Those of the runs that have no live state, or not all of it: a run's join is added last."""
+        pipe = self._client.pipeline(transaction=False)
+        for run in runs:
+            pipe.hmget(self._keys.run(run), "status", "join")
+        found: list[list[str | None]] = guarded(pipe.execute)
+        whole = [status == "cancelling" or join is not None for status, join in found]
+        return [run for run, there in zip(runs, whole, strict=True) if not there]
 
     def _scan(self, run: str, part: str) -> Iterator[tuple[str, str]]:
         pairs = self._client.hscan_iter(self._keys.run(run, part), count=PAGE)

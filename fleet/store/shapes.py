@@ -12,17 +12,21 @@ from fleet.core.run import RunContext
 
 CHUNK = 400
 """Steps and needs that one call of add.lua takes."""
+NEEDS_SHOWN = 20
+"""Needs that the event of an added step names."""
 
 
 class Wake(NamedTuple):
-    """A message to send: the step it is sent for."""
+    """A message to send: the step it is sent for, and the lane whose workers may run it."""
 
     run: str
     step: str
+    lane: str = "main"
 
 
 def wakes(members: Iterable[str]) -> list[Wake]:
-    return [Wake(*member.split(" ", 1)) for member in members]
+    found = (member.split(" ") for member in members)
+    return [Wake(run, step, lane) for lane, run, step in found]
 
 
 def referred(step: Step) -> list[str]:
@@ -70,7 +74,7 @@ def records(steps: Sequence[Step], paths: Mapping[StepId, float]) -> Iterator[st
 
 def _parts(step: Step, path: float) -> Iterator[list[Any]]:
     within = round(step.join.within * 1000) if isinstance(step.join, BestEffort) else 0
-    about = json.dumps({"tool": step.tool or step.kind, "needs": len(step.needs)})
+    about = json.dumps({"tool": step.tool or step.kind, "call": step.call(), "needs": step.needs[:NEEDS_SHOWN]})
     spec = spec_of(step, path)
     for start in range(0, max(1, len(step.needs)), CHUNK - 1):
         part = step.needs[start : start + CHUNK - 1]

@@ -95,7 +95,6 @@ class Steps:
             round(place.lease * 1000),
             int(want),
             MOST_WAKES,
-            0,
         )
         return _next(reply)
 
@@ -146,8 +145,9 @@ class Steps:
 
     def bury(self, lost: Lost, outcome: Outcome) -> Next:
         """Settle a step that took its workers down, once that is on record."""
+        body, about = shapes.json_of(outcome), ended_data(outcome)
         answer, more, closed, members = self._scripts.call(
-            "bury", lost.run, lost.step, lost.fence, shapes.json_of(outcome), ended_data(outcome), MOST_WAKES
+            "bury", lost.run, lost.step, lost.fence, outcome.status, body, about, MOST_WAKES
         )
         return Next(Answer(answer), bool(more), bool(closed), None, shapes.wakes(members))
 

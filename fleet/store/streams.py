@@ -25,13 +25,15 @@ class Streams:
         rows = found.get(key, [[]])[0] if isinstance(found, dict) else (found[0][1] if found else [])
         return [event_of(id_, fields) for id_, fields in rows]
 
-    def note(self, run: str, kind: EventType, data: dict[str, Any], step: str = "") -> None:
-        """Append an event that goes with no change of a step."""
-        key = self._keys.run(run, "events")
-        epoch = guarded(lambda: self._client.get(self._keys.epoch)) or "0"
-        now, micro = guarded(self._client.time)
-        fields: dict[Any, Any] = {"t": kind.value, "s": step, "a": now * 1000 + micro // 1000, "d": json.dumps(data)}
-        guarded(lambda: self._client.xadd(key, fields, id=f"{epoch}-*"))
+    def last(self, run: str) -> Event | None:
+        """The newest event, or None where there is no live stream."""
+        found: Any = guarded(lambda: self._client.xrevrange(self._keys.run(run, "events"), count=1))
+        return event_of(*found[0]) if found else None
+
+    def progress(self, run: str, step: str, text: str) -> None:
+        """Tell whoever listens right now; kept nowhere."""
+        channel = self._keys.run(run, "progress")
+        guarded(lambda: self._client.publish(channel, json.dumps({"step": step, "text": text})))
 
 
 def event_of(id_: str, fields: dict[str, str]) -> Event:

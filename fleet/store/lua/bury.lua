@@ -1,6 +1,6 @@
 -- Settle a step that took its workers down, once its end is on record.
 -- needs: base ready settle claim
--- args: ns run step fence outcome event most
+-- args: ns run step fence status outcome event most
 -- answers: {COMMITTED or why not, more to cascade (1), drained while cancelling (1), wakes}
 local run, step = ARGV[2], ARGV[3]
 local st = read_state(run, step)
@@ -11,8 +11,8 @@ if answer == 'COMMITTED' then
   redis.call('ZREM', global('leases:' .. lane), member(run, step))
   st.losses = st.losses + 1
   local work = {}
-  settle(run, step, st, 'lost', ARGV[5], work, ARGV[6])
+  settle(run, step, st, ARGV[5], ARGV[6], work, ARGV[7])
   more = cascade(run, work)
   if redis.call('HGET', of(run), 'status') == 'cancelling' and tonumber(redis.call('HGET', of(run), 'left')) <= 0 then closed = 1 end
 end
-return {answer, more and 1 or 0, closed, wakes(touched(), tonumber(ARGV[7]))}
+return {answer, more and 1 or 0, closed, wakes(touched(), tonumber(ARGV[8]))}

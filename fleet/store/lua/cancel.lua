@@ -1,14 +1,15 @@
 -- Cancel a run, a page of its steps at a time: what has not started is settled as cancelled, what runs is told by its
 -- worker's next heartbeat.
 -- needs: base ready settle
--- args: ns run cursor
+-- args: ns run cursor why
 -- answers: {next cursor ('0': all pages seen), steps still open}, or {UNKNOWN}, {ENDED}
 local run, cursor = ARGV[2], ARGV[3]
 local status = redis.call('HGET', of(run), 'status')
 if not status then return {'UNKNOWN'} end
 if status ~= 'running' and status ~= 'asking' and status ~= 'cancelling' then return {'ENDED'} end
 if status ~= 'cancelling' then
-  redis.call('HSET', of(run), 'status', 'cancelling')
+  redis.call('HSET', of(run), 'status', 'cancelling', 'why', ARGV[4])
+  redis.call('ZREM', global('deadlines'), run)
   redis.call('HDEL', of(run), 'join')
   redis.call('SADD', global('cancelling'), run)
   event(run, 'run.cancel_asked', '', '')

@@ -1,7 +1,7 @@
 -- Record an outcome once, release the steps that waited for it, end the run if the outcome ends it, and claim what the
 -- worker does next.
 -- needs: base ready settle claim end
--- args: ns run step fence status outcome event end lanes worker lease want most retention
+-- args: ns run step fence status outcome event end lanes worker lease want most
 --   event: data of step.ended. end: empty, or the data of run.ended, with its status in 'status'. want: 1 to claim.
 -- answers: {COMMITTED or why not, more to cascade (1), drained while cancelling (1), claim, wakes}
 local run, step, fence, status, outcome = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -15,7 +15,7 @@ if answer == 'COMMITTED' then
   local work = {}
   settle(run, step, st, status, outcome, work, ARGV[7])
   more = cascade(run, work)
-  if ARGV[8] ~= '' then end_run(run, ARGV[8], tonumber(ARGV[14])) end
+  if ARGV[8] ~= '' then end_run(run, ARGV[8]) end
   if redis.call('HGET', of(run), 'status') == 'cancelling' and tonumber(redis.call('HGET', of(run), 'left')) <= 0 then closed = 1 end
 end
 local claimed = {}

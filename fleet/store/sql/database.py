@@ -25,6 +25,7 @@ T = TypeVar("T")
 PATIENCE = 30.0
 """Seconds that a read or write waits for a database that is away."""
 GRACE = 5.0
+"""Seconds at most that a write waits longer than the writer does, which is stuck then in another process's lock."""
 
 
 def database_url_for(settings: Settings) -> str:
@@ -117,7 +118,7 @@ class Database:
         """
         future = self._group.submit(work)
         try:
-            return future.result(self._patience + GRACE)
+            return future.result(self._patience + min(self._patience, GRACE))
         except TimeoutError:
             if future.done():
                 raise

@@ -111,7 +111,7 @@ class GoalRow(Row, table=True):
     """A goal as submitted. key: the idempotency key, of which a tenant has each once. fingerprint: of goal and plan."""
 
     __tablename__ = "goals"
-    __table_args__ = (UniqueConstraint("tenant", "key"),)
+    __table_args__ = (UniqueConstraint("key", "tenant"),)
 
     goal_id: str = Field(sa_column=_key())
     tenant: str = Field(sa_column=Column(ID, nullable=False))

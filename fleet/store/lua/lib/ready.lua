@@ -39,7 +39,7 @@ local function wakes_of(lane, most)
     if #found >= want then break end
     if not redis.call('ZSCORE', told, m) then
       redis.call('ZADD', told, now + LAPSE, m)
-      found[#found + 1] = m
+      found[#found + 1] = lane .. ' ' .. m
     end
   end
   return found

@@ -61,7 +61,7 @@ def _goals_and_runs() -> None:
         _text("traceparent"),
         _moment("created"),
         sa.PrimaryKeyConstraint("goal_id", name="pk_goals"),
-        sa.UniqueConstraint("tenant", "key", name="uq_goals_tenant_key"),
+        sa.UniqueConstraint("key", "tenant", name="uq_goals_key_tenant"),
     )
     op.create_table(
         "runs",

@@ -1,0 +1,89 @@
+"""The Celery app: carries wake-ups, and nothing else. A user's own app in the same process is left alone."""
+
+from collections.abc import Iterable
+from functools import cache
+
+from celery import Celery
+from kombu.entity import Queue
+
+from fleet import names
+from fleet.core.ids import JOIN, PLAN
+from fleet.settings import Settings
+from fleet.store.shapes import Wake
+
+CONF = {
+    "task_serializer": "json",
+    "accept_content": ["json"],
+    "task_ignore_result": True,
+    "task_acks_late": False,
+    "task_create_missing_queues": False,
+    "task_send_sent_event": False,
+    "worker_prefetch_multiplier": 1,
+    "worker_disable_prefetch": True,
+    "worker_send_task_events": True,
+    "worker_hijack_root_logger": False,
+    "worker_redirect_stdouts": False,
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,
+}
+"""Early ack and no prefetch: with a late ack open, Celery 5.7.0 exits when Redis goes away; and a prefetched message
+waits behind a busy slot. No canvas, no retry, no eta, no result backend: the live state does what they would."""
+
+TRANSPORT = {
+    "visibility_timeout": 600,
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    "socket_timeout": 30,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 5,
+    "max_connections": 200,
+}
+
+
+def queue_of(lane: str) -> str:
+    return f"lane.{lane}"
+
+
+def make_app(url: str, namespace: str = "fleet", lanes: Iterable[str] = ("main",)) -> Celery:
+    """The app of one fleet. url: the Redis that carries messages. lanes: those whose queues are declared."""
+    app = Celery("fleet", broker=url, set_as_current=False)
+    app.conf.update(CONF)
+    app.conf.broker_transport_options = {**TRANSPORT, "global_keyprefix": f"{namespace}:celery:"}
+    queues = [Queue(queue_of(lane), routing_key=queue_of(lane)) for lane in lanes]  # type: ignore[no-untyped-call]
+    app.conf.task_queues = queues
+    app.conf.task_default_queue = queues[0].name
+    return app
+
+
+@cache
+def app_of(settings: Settings) -> Celery:
+    """The app of these settings, one a process."""
+    url = settings.redis_url.get_secret_value() if settings.redis_url else "redis://127.0.0.1:6379/0"
+    return make_app(url, settings.namespace, settings.lanes.split(","))
+
+
+def task_of(step: str) -> str:
+    """The wire name of the task that carries a step."""
+    if step.startswith(PLAN):
+        return names.PLAN
+    return names.JOIN if step.startswith(JOIN) else names.STEP
+
+
+def send(app: Celery, wakes: Iterable[Wake]) -> None:
+    """Send a message for each step. A message that is lost is told again by the sweeper."""
+    pending = list(wakes)
+    if not pending:
+        return
+    with app.producer_pool.acquire(block=True) as producer:
+        for wake in pending:
+            queue = queue_of(wake.lane)
+            app.send_task(
+                task_of(wake.step),
+                (wake.run, wake.step),
+                producer=producer,
+                exchange="",
+                routing_key=queue,
+                ignore_result=True,
+                retry=False,
+            )

@@ -1,0 +1,195 @@
+"""The producer's API: submit goals, watch them, get their answers. Needs no Celery set-up of the caller's."""
+
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+from fleet.app import make_app, send
+from fleet.core.budget import Usage
+from fleet.core.events import Event, EventType
+from fleet.core.goal import Goal
+from fleet.core.ids import GoalId, RunId
+from fleet.core.outcome import Failure
+from fleet.core.plan import Plan
+from fleet.core.run import End, RunStatus
+from fleet.core.value import Json, Value
+from fleet.embedded.attach import reachable
+from fleet.engine import answers, cancel, recover, submit
+from fleet.engine.deps import Deps, open_deps
+from fleet.engine.submit import Handle
+from fleet.errors import FleetFault, TimedOut
+from fleet.settings import Settings, load_settings
+from fleet.store.sql.goals import GoalRecord
+
+WAIT = 0.5
+"""Seconds that one read of a live stream waits; the record is looked at in between."""
+
+
+class StepStatus(Value):
+    """A step as people see it. state: waiting, ready, leased, parked, or the status it ended with."""
+
+    id: str
+    kind: str
+    tool: str
+    state: str
+    seconds: float = 0.0
+    failure: Failure | None = None
+
+
+class GoalStatus(Value):
+    """A goal as it stands. question: what the run asks a person, while it does."""
+
+    goal_id: str
+    run_id: str
+    objective: str
+    status: RunStatus
+    reason: str = ""
+    answer: Json = None
+    detail: str = ""
+    question: str = ""
+    steps: tuple[StepStatus, ...] = ()
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    versions: int = 0
+
+
+class Fleet:
+    """A connection to a fleet: the one that FLEET_REDIS_URL names, else the one on the data folder."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+
+    @classmethod
+    def connect(cls, settings: Settings | None = None) -> "Fleet":
+        """Raises StoreUnreachable where there is no fleet."""
+        found = reachable(settings or load_settings())
+        url = found.redis_url.get_secret_value() if found.redis_url else ""
+        app = make_app(url, found.namespace, found.lanes.split(","))
+        deps = open_deps(found, lambda wakes: send(app, wakes), service="fleet-client")
+        recover.ensure_epoch(deps)
+        return cls(deps)
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._deps.close()
+
+    def submit(self, goal: Goal, *, plan: Plan | None = None) -> Handle:
+        """Accept one goal. Raises KeyReused, Overloaded, StoreUnreachable."""
+        answer = self.submit_many([(goal, plan)])[0]
+        if isinstance(answer, FleetFault):
+            raise answer
+        return answer
+
+    def submit_many(self, items: Sequence[tuple[Goal, Plan | None]]) -> list[Handle | FleetFault]:
+        """Accept many goals in one transaction; an error of one is its item."""
+        return submit.submit(items, self._deps)
+
+    def status(self, goal_id: str) -> GoalStatus:
+        """Raises UnknownGoal."""
+        record = self._record(goal_id)
+        end = record.end
+        questions = self._deps.record.answers.open(record.run_id) if record.status is RunStatus.ASKING else []
+        ended = record.ended.timestamp() if record.ended else self._deps.clock()
+        return GoalStatus(
+            goal_id=record.goal_id,
+            run_id=record.run_id,
+            objective=record.goal.objective,
+            status=end.status if end else record.status,
+            reason=end.reason if end else "",
+            answer=end.answer if end else None,
+            detail=end.detail if end else "",
+            question=questions[0].question if questions else "",
+            steps=self._steps(record.run_id),
+            usage=record.usage if end else self._deps.record.ledger.usage(record.run_id),
+            seconds=max(0.0, ended - record.created.timestamp()),
+            versions=len(self._deps.record.plans.all(record.run_id)),
+        )
+
+    def watch(self, goal_id: str, after: str = "", timeout: float | None = None) -> Iterator[Event]:
+        """Events after an id, as they come, until the run has ended. Raises UnknownGoal, TimedOut."""
+        run = self._record(goal_id).run_id
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            events = self._read(run, after)
+            for event in events:
+                after = event.id
+                yield event
+                if event.type is EventType.ENDED:
+                    return
+            if not events and self._record(goal_id).end and not self._read(run, after):
+                return
+            if until is not None and time.monotonic() > until:
+                raise TimedOut(f"goal {goal_id} has not ended within {timeout:g} s; it goes on")
+
+    def result(self, goal_id: str, timeout: float | None = None) -> End:
+        """How the run ended; waits for it. Raises UnknownGoal, TimedOut."""
+        record = self._record(goal_id)
+        if record.end is None:
+            for _ in self.watch(goal_id, self._latest(record.run_id), timeout):
+                pass
+            record = self._record(goal_id)
+        if record.end is None:
+            raise TimedOut(f"goal {goal_id} has not ended yet; it goes on")
+        return record.end
+
+    def cancel(self, goal_id: str) -> RunStatus:
+        """The status after it: `cancelled` once nothing of the goal runs any more, until then `cancelling`."""
+        return cancel.cancel(self._record(goal_id).run_id, self._deps)
+
+    def answer(self, goal_id: str, text: str, by: str = "") -> None:
+        """Answer what the goal asks. Raises UnknownGoal, BadInput."""
+        answers.answer(self._record(goal_id).run_id, text, by, self._deps)
+
+    def _record(self, goal_id: str) -> GoalRecord:
+        return self._deps.record.goals.get(GoalId(goal_id))
+
+    def _latest(self, run: RunId) -> str:
+        events = self._deps.live.streams.last(run)
+        return "" if events is None or events.type is EventType.ENDED else events.id
+
+    def _read(self, run: RunId, after: str) -> list[Event]:
+        live = self._deps.live.streams.read(run, after, wait=WAIT)
+        return live or self._deps.record.events.read(run, after)
+
+    def _steps(self, run: RunId) -> tuple[StepStatus, ...]:
+        steps, states = self._deps.live.runs.steps(run), self._deps.live.runs.states(run)
+        if not steps:
+            return self._filed_steps(run)
+        outcomes = self._deps.live.runs.outcomes(run, list(steps))
+        found = []
+        for step_id, step in steps.items():
+            outcome = outcomes.get(step_id)
+            found.append(
+                StepStatus(
+                    id=step_id,
+                    kind=step.kind,
+                    tool=step.tool,
+                    state=states[step_id].state if step_id in states else "dropped",
+                    seconds=outcome.seconds if outcome else 0.0,
+                    failure=outcome.failure if outcome else None,
+                )
+            )
+        return tuple(found)
+
+    def _filed_steps(self, run: RunId) -> tuple[StepStatus, ...]:
+        """Of a run whose live state is gone: from the record."""
+        outcomes = {step: outcome for page in self._deps.record.outcomes.pages(run) for step, outcome in page}
+        return tuple(
+            StepStatus(
+                id=step.id,
+                kind=step.kind,
+                tool=step.tool,
+                state=outcomes[step.id].status.value if step.id in outcomes else "unknown",
+                seconds=outcomes[step.id].seconds if step.id in outcomes else 0.0,
+                failure=outcomes[step.id].failure if step.id in outcomes else None,
+            )
+            for plan in self._deps.record.plans.all(run)
+            for step in plan.steps
+        )

@@ -1,0 +1,1 @@
+"""Use cases: read once, decide, write once."""

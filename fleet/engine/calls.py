@@ -1,0 +1,128 @@
+"""Billed calls: written ahead, answered from the ledger after a crash, behind a breaker, within a budget.
+
+A call is known by (run, step, ordinal of the call within the step), never by the attempt: so a second attempt finds
+what the first one paid for.
+"""
+
+import asyncio
+import hashlib
+import itertools
+from collections.abc import AsyncIterator
+
+from fleet.core.attempt import Attempt
+from fleet.core.breaker import BreakerPolicy, BreakerState, counts
+from fleet.core.budget import Usage
+from fleet.core.ids import RunId
+from fleet.core.outcome import Failure, FailureClass
+from fleet.engine.deps import Deps
+from fleet.llm.port import Model, ModelFailed, ModelRequest, Reply
+from fleet.store.sql.ledger import CallKey, CallRow
+
+MODEL_BREAKER = BreakerPolicy()
+
+
+class LedgeredModel:
+    """A model whose calls are billed to the goal of one attempt. It is itself a Model, so a tool may hold it."""
+
+    def __init__(self, model: Model, attempt: Attempt, deps: Deps) -> None:
+        self.name = model.name
+        self._model = model
+        self._attempt = attempt
+        self._deps = deps
+        self._ordinals = itertools.count()
+
+    async def complete(self, request: ModelRequest) -> Reply:
+        """The reply, from the ledger if it was paid for before. Raises ModelFailed."""
+        key = self._key()
+        row = await asyncio.to_thread(self._open, key, request)
+        if row.state == "done":
+            return Reply.model_validate(row.response)
+        self._deps.crash.reached("before_effect")
+        try:
+            reply = await self._model.complete(self._keyed(request, row))
+        except ModelFailed as failed:
+            await asyncio.to_thread(self._failed, key, failed.failure)
+            raise
+        self._deps.crash.reached("after_effect")
+        await asyncio.to_thread(self._done, key, reply)
+        return reply
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
+        """Text as it comes and the reply at last; a paid one comes from the ledger at once. Raises ModelFailed."""
+        key = self._key()
+        row = await asyncio.to_thread(self._open, key, request)
+        if row.state == "done":
+            reply = Reply.model_validate(row.response)
+            yield reply.text
+            yield reply
+            return
+        self._deps.crash.reached("before_effect")
+        try:
+            async for item in self._model.stream(self._keyed(request, row)):
+                if isinstance(item, Reply):
+                    self._deps.crash.reached("after_effect")
+                    await asyncio.to_thread(self._done, key, item)
+                yield item
+        except ModelFailed as failed:
+            await asyncio.to_thread(self._failed, key, failed.failure)
+            raise
+
+    def _key(self) -> CallKey:
+        attempt = self._attempt
+        return CallKey(attempt.context.run, attempt.step.id, next(self._ordinals))
+
+    def _keyed(self, request: ModelRequest, row: CallRow) -> ModelRequest:
+        return request.model_copy(update={"key": row.idempotency_key})
+
+    def _open(self, key: CallKey, request: ModelRequest) -> CallRow:
+        """Written ahead. An open row that stands from an attempt that died is issued again, and counted as such."""
+        ledger = self._deps.record.ledger
+        asked = hashlib.sha256(request.model_dump_json(exclude={"key"}).encode()).hexdigest()
+        reservation = Usage(calls=1, output_tokens=request.max_tokens)
+        row = ledger.open(key, "model", self.name, reservation, f"{key.run}:{key.step}:{key.ordinal}", asked)
+        if row.state == "done":
+            return row
+        self._within_budget(key.run)
+        self._admitted()
+        if row.state == "failed":
+            ledger.reopen(key)
+        elif not row.fresh:
+            ledger.reissue(key)
+        return row
+
+    def _within_budget(self, run: RunId) -> None:
+        budget = self._deps.goal_of(run).goal.budget
+        if budget.tokens is None and budget.money is None:
+            return
+        bound = budget.over(self._deps.record.ledger.usage(run))
+        if bound:
+            raise ModelFailed(
+                Failure(cls=FailureClass.BUDGET, type="over_budget", message=f"the goal's budget of {bound} is used up")
+            )
+
+    def _admitted(self) -> None:
+        state, wait = self._deps.live.breakers.admit(f"model:{self.name}", MODEL_BREAKER)
+        if state is BreakerState.OPEN:
+            raise ModelFailed(breaker_open(f"model {self.name}", wait))
+
+    def _done(self, key: CallKey, reply: Reply) -> None:
+        usage = reply.usage.model_copy(update={"calls": 1})
+        self._deps.record.ledger.done(key, reply.model_dump(mode="json", exclude_defaults=True), usage)
+        self._deps.live.breakers.tally(f"model:{self.name}", MODEL_BREAKER, good=True)
+
+    def _failed(self, key: CallKey, failure: Failure) -> None:
+        self._deps.record.ledger.failed(key, failure, Usage(calls=1))
+        if counts(failure):
+            self._deps.live.breakers.tally(f"model:{self.name}", MODEL_BREAKER, good=False)
+
+
+def breaker_open(name: str, wait: float) -> Failure:
+    return Failure(
+        cls=FailureClass.BREAKER, type="breaker_open", message=f"{name} is down: its breaker is open", retry_after=wait
+    )
+
+
+def usage_of(attempt: Attempt, deps: Deps) -> Usage:
+    """What all calls of one step used, those of earlier attempts included."""
+    rows = deps.record.ledger.rows(attempt.context.run)
+    return sum((row.usage for row in rows if row.key.step == attempt.step.id), Usage())

@@ -1,0 +1,69 @@
+"""What a use case is given: the stores, the tools, the models, and the ways to wait and to send."""
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from fleet.engine.crash import CrashPoints
+from fleet.engine.portal import Portal
+from fleet.errors import StoreUnreachable
+from fleet.llm.select import Models, models_from
+from fleet.settings import Settings
+from fleet.store.artifacts import Artifacts
+from fleet.store.live import Live
+from fleet.store.shapes import Wake
+from fleet.store.sql.goals import GoalRecord
+from fleet.store.sql.record import Record
+from fleet.telemetry import Telemetry
+from fleet.tools.registry import Registry
+
+GOALS_KEPT = 4096
+
+
+@dataclass(kw_only=True, slots=True)
+class Deps:
+    """One a process. send: how messages go out. clock: seconds since 1970. chance: uniform in [0, 1)."""
+
+    settings: Settings
+    live: Live
+    record: Record
+    registry: Registry
+    models: Models
+    artifacts: Artifacts
+    telemetry: Telemetry
+    send: Callable[[Iterable[Wake]], None]
+    portal: Portal = field(default_factory=Portal)
+    crash: CrashPoints = field(default_factory=lambda: CrashPoints(""))
+    clock: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.random
+    goal_of: Callable[[str], GoalRecord] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.goal_of = lru_cache(GOALS_KEPT)(self.record.goals.of_run)
+        """The goal of a run as it was submitted; its status is that of the first look."""
+
+    def close(self) -> None:
+        self.portal.close()
+        self.telemetry.close()
+        self.record.close()
+        self.live.close()
+
+
+def open_deps(settings: Settings, send: Callable[[Iterable[Wake]], None], *, service: str = "fleet") -> Deps:
+    """Everything a process of the fleet needs, connected at first use. Raises BadSetting, StoreUnreachable."""
+    if settings.redis_url is None:
+        raise StoreUnreachable("no Redis is named: start a fleet with `fleet up`, or set FLEET_REDIS_URL")
+    telemetry = Telemetry.configured(settings.telemetry, service)
+    return Deps(
+        settings=settings,
+        live=Live.connect(settings.redis_url.get_secret_value(), settings.namespace),
+        record=Record.open(settings.record_url),
+        registry=Registry.configured(settings),
+        models=models_from(settings),
+        artifacts=Artifacts(settings.data.absolute() / "artifacts"),
+        telemetry=telemetry,
+        send=send,
+        crash=CrashPoints(settings.crash_at),
+    )

@@ -1,0 +1,39 @@
+"""How a run ends: on record first, then in its live state, then its events filed."""
+
+from fleet.core.ids import RunId
+from fleet.core.run import End, EndReason, RunStatus
+from fleet.engine.deps import Deps
+
+
+def on_record(run: str, end: End, deps: Deps) -> End:
+    """Put a run's end on record; gives the end that stands, which is the first one."""
+    stands = deps.record.goals.end(RunId(run), end, deps.record.ledger.usage(RunId(run)))
+    if deps.telemetry.on:
+        record = deps.record.goals.of_run(RunId(run))
+        about = {
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.agent.name": record.goal.loop,
+            "gen_ai.conversation.id": record.goal_id,
+            "fleet.run.id": run,
+            "fleet.run.status": stands.status.value,
+            "fleet.run.reason": stands.reason.value,
+        }
+        deps.telemetry.goal_span(record.traceparent, record.created.timestamp(), deps.clock(), about)
+    return stands
+
+
+def cancelled(run: str, deps: Deps) -> bool:
+    """End a run of which nothing is open any more after it was cancelled; False when it had ended. Safe to do twice."""
+    why = EndReason(deps.live.runs.about(run).get("why", EndReason.CANCELLED))
+    status = RunStatus.CANCELLED if why is EndReason.CANCELLED else RunStatus.FAILED
+    return deps.live.runs.end(run, on_record(run, End(status=status, reason=why), deps))
+
+
+def file_events(run: str, deps: Deps) -> int:
+    """Put an ended run's events on record, and give its live keys a lifetime: the number of events."""
+    after, number = deps.record.events.last(RunId(run)), 0
+    while events := deps.live.streams.read(run, after):
+        deps.record.events.store(RunId(run), events)
+        after, number = events[-1].id, number + len(events)
+    deps.live.runs.forget(run, deps.settings.retention)
+    return number

@@ -1,0 +1,60 @@
+"""The attempts that a worker process holds right now, and whether it is being stopped."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fleet.core.attempt import Attempt
+from fleet.store.steps import Held
+
+
+@dataclass(slots=True)
+class Hold:
+    """One attempt in a slot. stop is set when its outcome is no more wanted; why says who said so."""
+
+    attempt: Attempt
+    stop: threading.Event = field(default_factory=threading.Event)
+    why: str = ""
+    on_stop: Callable[[], object] | None = None
+
+    def cancel(self, why: str) -> None:
+        if self.stop.is_set():
+            return
+        self.why = why
+        self.stop.set()
+        if self.on_stop is not None:
+            self.on_stop()
+
+
+class Holding:
+    """Thread safe. Slots add and remove; the heartbeat reads and cancels."""
+
+    def __init__(self) -> None:
+        self._holds: dict[tuple[str, str, str], Hold] = {}
+        self._lock = threading.Lock()
+        self.stopping = threading.Event()
+
+    def add(self, attempt: Attempt) -> Hold:
+        hold = Hold(attempt)
+        with self._lock:
+            self._holds[_key(attempt)] = hold
+        return hold
+
+    def remove(self, hold: Hold) -> None:
+        with self._lock:
+            self._holds.pop(_key(hold.attempt), None)
+
+    def held(self) -> list[Held]:
+        with self._lock:
+            attempts = [hold.attempt for hold in self._holds.values()]
+        return [Held(a.context.run, a.step.id, a.fence, a.step.lane) for a in attempts]
+
+    def cancel(self, key: tuple[str, str, str], why: str) -> None:
+        with self._lock:
+            hold = self._holds.get(key)
+        if hold:
+            hold.cancel(why)
+
+
+def _key(attempt: Attempt) -> tuple[str, str, str]:
+    return attempt.context.run, attempt.step.id, attempt.fence

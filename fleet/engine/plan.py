@@ -1,0 +1,203 @@
+"""Runs a plan step: asks the planner, and lets ready steps start while it is still writing.
+
+A `pure` or `reads` step is added to the run as soon as its line is complete and checked; `writes` steps, and what hangs
+on them, wait for the whole plan. What ran is fact: a planner that is asked again (it died, it was refused, its plan was
+not enough) is merged with what is there, by equality and not by number.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fleet.core.events import EventType
+from fleet.core.goal import Goal
+from fleet.core.ids import StepId, version_of
+from fleet.core.outcome import Failure, FailureClass, Outcome, Status
+from fleet.core.plan import Effect, Plan, Problem, Step
+from fleet.core.tool import ToolSpec
+from fleet.engine import failing
+from fleet.engine.calls import LedgeredModel, usage_of
+from fleet.engine.deps import Deps
+from fleet.engine.history import rounds_of
+from fleet.engine.holding import Hold
+from fleet.engine.moves import Result, Settle
+from fleet.llm.port import Message, ModelFailed, ModelRequest, Reply
+from fleet.planning.compile import LineCompiler
+from fleet.planning.grammar import PlanParser
+from fleet.planning.merge import Alias, Merger
+from fleet.planning.paths import remaining
+from fleet.planning.prompts import planner_messages, repair_messages, replan_messages
+from fleet.planning.scope import Limits
+
+SHOWN = 2000
+"""Characters of a refused plan that the failure shows."""
+
+
+class PlannerMissing(ModelFailed):
+    """No planner is configured where a plan has to be written."""
+
+    def __init__(self) -> None:
+        message = "no planner is configured: set FLEET_PLANNER_MODEL (or FLEET_MODEL_SCRIPT), or submit a plan"
+        super().__init__(Failure(cls=FailureClass.PERMANENT, type="no_planner", message=message))
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """One answer of the planner on its way into the run."""
+
+    compiler: LineCompiler
+    merger: Merger
+    held: set[StepId] = field(default_factory=set)
+    text: str = ""
+
+
+@dataclass(kw_only=True)
+class Writing:
+    """Everything a plan step knows. known: steps of the run as they stood; earlier: those of earlier versions."""
+
+    hold: Hold
+    deps: Deps
+    goal: Goal
+    version: int
+    model: LedgeredModel
+    specs: dict[str, ToolSpec]
+    known: dict[StepId, Step]
+    earlier: set[StepId]
+
+
+def run(hold: Hold, deps: Deps) -> Result:
+    """Writes plan `version`, repairs it once if it is refused, and records it."""
+    attempt = hold.attempt
+    try:
+        writing = _begin(hold, deps)
+        draft, found = _drafted(writing, _first_messages(writing))
+        if isinstance(found, Failure):
+            return failing.decide(attempt, found, failing.MODEL_RETRIES, deps)
+        _accept(writing, draft, found)
+    except ModelFailed as failed:
+        return failing.decide(attempt, failed.failure, failing.MODEL_RETRIES, deps)
+    value = {"version": writing.version, "steps": len(found.steps)}
+    outcome = Outcome(
+        status=Status.SUCCEEDED, value=value, usage=usage_of(attempt, deps), attempts=attempt.number
+    )  # fmt: skip
+    return Settle(outcome=outcome)
+
+
+def _begin(hold: Hold, deps: Deps) -> Writing:
+    attempt = hold.attempt
+    run_id = attempt.context.run
+    if deps.models.planner is None:
+        raise PlannerMissing
+    version = version_of(attempt.step.id)
+    steps = {i: s for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool"}
+    earlier = {step.id for plan in deps.record.plans.all(run_id) if plan.version < version for step in plan.steps}
+    return Writing(
+        hold=hold,
+        deps=deps,
+        goal=deps.goal_of(run_id).goal,
+        version=version,
+        model=LedgeredModel(deps.models.planner, attempt, deps),
+        specs={spec.name: spec for spec in deps.registry.specs()},
+        known=steps,
+        earlier=earlier,
+    )
+
+
+def _first_messages(writing: Writing) -> tuple[Message, ...]:
+    goal, deps = writing.goal, writing.deps
+    allowed = [spec for name, spec in writing.specs.items() if not goal.tools or name in goal.tools]
+    first = Merger(writing.known).next_id
+    if writing.version == 1:
+        return planner_messages(goal, allowed, first)
+    rounds = rounds_of(writing.hold.attempt.context.run, writing.version - 1, deps)
+    return replan_messages(goal, allowed, rounds, rounds[-1].verdict, first + 1)
+
+
+def _drafted(writing: Writing, messages: tuple[Message, ...]) -> tuple[Draft, Plan | Failure]:
+    """The planner's plan; asked to repair it once when it was refused."""
+    draft = _stream(writing, messages)
+    found = _finish(writing, draft)
+    if isinstance(found, Plan):
+        return draft, found
+    again = _stream(writing, repair_messages(messages, draft.text, found))
+    mended = _finish(writing, again)
+    if isinstance(mended, Plan):
+        return again, mended
+    said = "; ".join(str(problem) for problem in mended[:10])
+    kind = mended[0].code if mended[0].code in ("no_progress", "too_many_steps") else "plan_rejected"
+    message = f"the planner's plan was refused twice: {said}. It wrote: {again.text[:SHOWN]}"
+    return again, Failure(cls=FailureClass.PERMANENT, type=kind, message=message)
+
+
+def _stream(writing: Writing, messages: tuple[Message, ...]) -> Draft:
+    """Reads one answer as it comes, and starts what may start."""
+    deps, run_id = writing.deps, writing.hold.attempt.context.run
+    existing = {i: s for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool"}
+    failed = {i for i, o in deps.live.runs.outcomes(run_id, list(existing)).items() if not o.ok}
+    merger = Merger(existing, failed)
+    compiler = LineCompiler(writing.specs, merger.next_id, existing, Limits.of(writing.goal))
+    draft = Draft(compiler=compiler, merger=merger)
+    parser = PlanParser()
+    for chunk in _chunks(writing, messages, draft):
+        for raw in parser.feed(chunk):
+            _take(writing, draft, compiler.line(raw))
+    for raw in parser.close():
+        _take(writing, draft, compiler.line(raw))
+    return draft
+
+
+def _chunks(writing: Writing, messages: tuple[Message, ...], draft: Draft) -> Iterator[str]:
+    settings = writing.deps.settings
+    request = ModelRequest(
+        purpose="planner",
+        messages=messages,
+        max_tokens=settings.model_max_tokens,
+        timeout=settings.model_timeout,
+    )
+    for item in writing.deps.portal.iterate(writing.model.stream(request)):
+        if isinstance(item, Reply):
+            draft.text = item.text
+        else:
+            yield item
+
+
+def _take(writing: Writing, draft: Draft, line: Step | tuple[Problem, ...]) -> None:
+    """Adds a checked line to the run at once, unless it writes or hangs on one that does."""
+    if isinstance(line, tuple):
+        return
+    kept = draft.merger.add(line)
+    if isinstance(kept, Alias):
+        return
+    if kept.effect is Effect.WRITES or draft.held.intersection(kept.needs) or draft.compiler.problems:
+        draft.held.add(kept.id)
+        return
+    run_id = writing.hold.attempt.context.run
+    writing.deps.record.plans.note_steps(run_id, writing.version, [kept])
+    writing.deps.send(writing.deps.live.runs.add(run_id, [kept]))
+    writing.deps.crash.reached("mid_plan_stream")
+
+
+def _finish(writing: Writing, draft: Draft) -> Plan | tuple[Problem, ...]:
+    """The version's plan: its new steps, and those that an earlier try at it left in the run."""
+    taken_over = [
+        step
+        for step in writing.deps.live.runs.steps(writing.hold.attempt.context.run).values()
+        if step.id in draft.merger.aliases.values() and step.id not in writing.earlier and step.kind == "tool"
+    ]
+    new = {step.id: step for step in [*taken_over, *draft.merger.steps]}
+    if not new and not draft.compiler.problems and writing.version > 1:
+        message = "the new plan holds no step that was not done already: no progress"
+        return (Problem(code="no_progress", message=message),)
+    return draft.compiler.finish(writing.version, draft.text, list(new.values()))
+
+
+def _accept(writing: Writing, draft: Draft, plan: Plan) -> None:
+    """Records the plan, adds what waited for it, drops what it does not want."""
+    deps, run_id = writing.deps, writing.hold.attempt.context.run
+    deps.record.plans.save(run_id, plan)
+    wanted = {step.id for step in plan.steps} | writing.earlier
+    stray = [i for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool" and i not in wanted]
+    if stray:
+        deps.live.runs.drop(run_id, stray)
+    deps.send(deps.live.runs.add(run_id, plan.steps, remaining(plan.steps)))
+    about = {"version": plan.version, "steps": len(plan.steps)}
+    deps.live.runs.note(run_id, EventType.PLANNED, writing.hold.attempt.step.id, about)

@@ -1,0 +1,79 @@
+"""Rebuild live state from the record: a run that has none, or all of them when Redis lost everything."""
+
+import logging
+
+from fleet.core.events import EventType
+from fleet.core.ids import RunId, StepId, join_step, plan_step
+from fleet.core.outcome import Outcome
+from fleet.core.plan import Plan, Step
+from fleet.core.run import RunStatus
+from fleet.engine import cancel, join, submit
+from fleet.engine.deps import Deps
+from fleet.planning.paths import remaining
+
+log = logging.getLogger("fleet.recover")
+PAGE = 200
+
+
+def ensure_epoch(deps: Deps) -> bool:
+    """Open a new epoch where Redis holds none; True when it did. The record has the truth, and only ever counts up."""
+    if deps.live.epoch() is not None:
+        return False
+    deps.live.set_epoch(deps.record.epochs.raise_to(deps.record.epochs.current()))
+    return True
+
+
+def rebuild_missing(deps: Deps) -> int:
+    """Rebuild every open run that has no live state: how many there were."""
+    rebuilt, after = 0, None
+    while page := deps.record.goals.open_runs(after, PAGE):
+        after = page[-1][0]
+        for run in deps.live.runs.missing([run for run, _ in page]):
+            rebuild(RunId(run), deps)
+            rebuilt += 1
+    return rebuilt
+
+
+def rebuild(run: RunId, deps: Deps) -> None:
+    """A run's live state, from its goal, plans and outcomes. Adding what is there changes nothing: safe to do twice."""
+    record = deps.record.goals.of_run(run)
+    if record.status.ended:
+        return
+    log.warning("run rebuilt from the record", extra={"run": run, "goal": record.goal_id})
+    plans = deps.record.plans.all(run)
+    outcomes: dict[StepId, Outcome] = {s: o for page in deps.record.outcomes.pages(run) for s, o in page}
+    submit.open_run(run, record.goal_id, record.goal, record.traceparent, deps, EventType.REBUILT)
+    if record.goal.loop == "plan" and plans:
+        _restore(run, [*plans[0].steps, join.joining(1, deps)], outcomes, deps)
+    else:
+        _replay(run, plans, outcomes, deps)
+    if record.status is RunStatus.CANCELLING:
+        cancel.cancel(run, deps)
+
+
+def _replay(run: RunId, plans: tuple[Plan, ...], outcomes: dict[StepId, Outcome], deps: Deps) -> None:
+    """Version by version, as the run grew: planned steps, those of a plan not yet complete, and the engine's own."""
+    by_version = {plan.version: list(plan.steps) for plan in plans}
+    for version, step in deps.record.plans.noted(run):
+        if version not in {plan.version for plan in plans}:
+            by_version.setdefault(version, []).append(step)
+    version = 1
+    while True:
+        steps = [*join.engine_steps(version, deps)[:1], *by_version.get(version, []), join.joining(version, deps)]
+        _restore(run, steps, outcomes, deps)
+        verdict = outcomes.get(join_step(version))
+        if verdict is None or plan_step(version) not in outcomes:
+            return
+        kind = verdict.value.get("kind") if isinstance(verdict.value, dict) else ""
+        asked = deps.record.answers.of(run, join_step(version)) if kind == "ask" else None
+        if kind == "ask" and (asked is None or asked.answer is None):
+            deps.live.runs.note(run, EventType.ASKED, join_step(version), status=RunStatus.ASKING)
+            return
+        if kind not in ("replan", "ask"):
+            return
+        version += 1
+
+
+def _restore(run: RunId, steps: list[Step], outcomes: dict[StepId, Outcome], deps: Deps) -> None:
+    deps.live.runs.restore(run, [(step, outcomes[step.id]) for step in steps if step.id in outcomes])
+    deps.send(deps.live.runs.add(run, steps, remaining(steps)))

@@ -1,0 +1,108 @@
+"""Accept goals: on record first, then live, then told. What is accepted is never lost."""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ulid import ULID
+
+from fleet.core.events import EventType
+from fleet.core.goal import Goal
+from fleet.core.ids import GoalId, RunId
+from fleet.core.plan import Plan
+from fleet.core.run import RunContext
+from fleet.engine import join
+from fleet.engine.deps import Deps
+from fleet.errors import FleetFault, Overloaded, StoreUnreachable
+from fleet.planning.paths import remaining
+from fleet.store.runs import order
+from fleet.store.sql.accept import Accepted, Submission
+
+log = logging.getLogger("fleet.submit")
+
+
+class Handle(NamedTuple):
+    """An accepted goal. new: False when its idempotency key was known with the same body."""
+
+    goal_id: str
+    run_id: str
+    new: bool
+
+
+def submit(items: Sequence[tuple[Goal, Plan | None]], deps: Deps) -> list[Handle | FleetFault]:
+    """Accept goals, each with the plan it is to follow, or None for a planner's. Errors come as items."""
+    answers: list[Handle | FleetFault] = [Overloaded("")] * len(items)
+    submissions: list[Submission] = []
+    places: list[int] = []
+    room: dict[str, int] = {}
+    for place, (goal, plan) in enumerate(items):
+        refused = _no_room(goal, room, deps)
+        if refused:
+            answers[place] = refused
+            continue
+        submissions.append(_submission(goal, plan, deps))
+        places.append(place)
+    accepted = deps.record.goals.accept(submissions)
+    for place, submission, answer in zip(places, submissions, accepted, strict=True):
+        answers[place] = _handle(answer)
+        if isinstance(answer, Accepted) and answer.new:
+            _launch(submission, deps)
+    return answers
+
+
+def _no_room(goal: Goal, room: dict[str, int], deps: Deps) -> Overloaded | None:
+    """A tenant's open goals are capped: one that would be more is refused with what to do."""
+    most = deps.settings.open_goals
+    if goal.tenant not in room:
+        room[goal.tenant] = most - deps.record.goals.count_open(goal.tenant)
+    if room[goal.tenant] <= 0:
+        return Overloaded(
+            f"tenant {goal.tenant} has {most} open goals, its limit: wait for some to end, or raise FLEET_OPEN_GOALS"
+        )
+    room[goal.tenant] -= 1
+    return None
+
+
+def _submission(goal: Goal, plan: Plan | None, deps: Deps) -> Submission:
+    followed = goal.model_copy(update={"loop": "plan"}) if plan is not None else goal
+    return Submission(
+        goal_id=GoalId(f"g{ULID()}".lower()),
+        run_id=RunId(f"r{ULID()}".lower()),
+        goal=followed,
+        plan=plan,
+        traceparent=deps.telemetry.new_traceparent(),
+    )
+
+
+def _handle(answer: Accepted | FleetFault) -> Handle | FleetFault:
+    return Handle(answer.goal_id, answer.run_id, answer.new) if isinstance(answer, Accepted) else answer
+
+
+def _launch(submission: Submission, deps: Deps) -> None:
+    """The goal is on record: if Redis is away now, the scheduler launches it later."""
+    try:
+        start(submission.run_id, submission.goal_id, submission.goal, submission.plan, submission.traceparent, deps)
+    except StoreUnreachable as away:
+        log.warning("accepted, to be started later: %s", away, extra={"goal": submission.goal_id})
+
+
+def start(run: str, goal_id: str, goal: Goal, plan: Plan | None, traceparent: str, deps: Deps) -> None:
+    """Open the run's live state and add its first steps. Safe to do twice."""
+    open_run(run, goal_id, goal, traceparent, deps)
+    if plan is None:
+        deps.send(deps.live.runs.add(run, join.engine_steps(1, deps)))
+        return
+    steps = [*plan.steps, join.joining(1, deps)]
+    deps.send(deps.live.runs.add(run, steps, remaining(plan.steps)))
+
+
+def open_run(
+    run: str, goal_id: str, goal: Goal, traceparent: str, deps: Deps, event: EventType = EventType.ACCEPTED
+) -> None:  # fmt: skip
+    now = deps.clock()
+    context = RunContext(
+        run=RunId(run), goal=goal_id, tenant=goal.tenant, traceparent=traceparent, labels=goal.labels
+    )  # fmt: skip
+    bounds = [goal.deadline.timestamp()] if goal.deadline else []
+    bounds += [now + goal.budget.seconds] if goal.budget.seconds else []
+    deps.live.runs.open(context, order(goal.priority, now), deadline=min(bounds, default=None), event=event)

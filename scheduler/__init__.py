@@ -1,0 +1,1 @@
+"""What starts by the clock: the sweeper and the rebuild."""

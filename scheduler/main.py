@@ -1,0 +1,70 @@
+"""The scheduler process: sweeps, rebuilds what has no live state. Several may be alive; one leads."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Any
+
+from fleet.app import make_app, send
+from fleet.engine import recover
+from fleet.engine.deps import Deps, open_deps
+from fleet.engine.sweep import sweep
+from fleet.errors import StoreUnreachable
+from fleet.settings import Settings
+from fleet.telemetry import log_to_stderr
+
+log = logging.getLogger("fleet.scheduler")
+LEAD = 3.0
+"""Seconds that a leader leads without saying so again."""
+REBUILD_EVERY = 5.0
+
+
+def main(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT."""
+    log_to_stderr(settings.log_level)
+    if settings.redis_url is None:
+        raise StoreUnreachable("no Redis is named: start a fleet with `fleet up`, or set FLEET_REDIS_URL")
+    app = make_app(settings.redis_url.get_secret_value(), settings.namespace, settings.lanes.split(","))
+    deps = open_deps(settings, lambda wakes: send(app, wakes), service="fleet-scheduler")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        Scheduler(deps).run(stop)
+    finally:
+        deps.close()
+    return 0
+
+
+class Scheduler:
+    """Sweeps while it leads. Every action is idempotent, so that two leaders for a moment do no harm."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._me = f"{socket.gethostname()}.{os.getpid()}"
+        self._rebuilt = float("-inf")
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.wait(self._deps.settings.sweep):
+            try:
+                if self.leads():
+                    self.tick()
+            except StoreUnreachable as away:
+                log.warning("not swept: %s", away)
+            except Exception:
+                log.exception("a sweep failed")
+
+    def leads(self) -> bool:
+        """Whether this scheduler leads now; a leader says so again, and a dead one is followed within seconds."""
+        return self._deps.live.lead(self._me, LEAD)
+
+    def tick(self) -> Any:
+        """One sweep, and now and then a look for runs that have no live state."""
+        opened = recover.ensure_epoch(self._deps)
+        if opened or time.monotonic() - self._rebuilt > REBUILD_EVERY:
+            recover.rebuild_missing(self._deps)
+            self._rebuilt = time.monotonic()
+        return sweep(self._deps)

@@ -1,0 +1,91 @@
+"""A worker process: Celery's consumer with a pool of threads, one slot a thread."""
+
+import os
+import socket
+from typing import Any
+
+from celery import Celery, signals
+
+from fleet.app import make_app, send
+from fleet.core.ids import WorkerId
+from fleet.engine import recover
+from fleet.engine.deps import Deps, open_deps
+from fleet.engine.holding import Holding
+from fleet.engine.slot import Slot
+from fleet.errors import StoreUnreachable
+from fleet.settings import Settings
+from fleet.store.shapes import Wake
+from fleet.store.steps import Place
+from fleet.telemetry import log_to_stderr
+
+from .flower import StepEvents
+from .heartbeat import Heartbeat
+from .nudge import Nudge, nudge
+from .steps import register
+
+
+def main(settings: Settings, name: str) -> int:
+    """Run until a signal: SIGTERM finishes what runs and takes no more. Gives the exit code."""
+    log_to_stderr(settings.log_level)
+    if settings.redis_url is None:
+        raise StoreUnreachable("no Redis is named: start a fleet with `fleet up`, or set FLEET_REDIS_URL")
+    app = make_app(settings.redis_url.get_secret_value(), settings.namespace, settings.lanes.split(","))
+    deps = open_deps(settings, lambda wakes: send(app, wakes), service="fleet-worker")
+    recover.ensure_epoch(deps)
+    return WorkerProcess(app, deps, name).run()
+
+
+class WorkerProcess:
+    """Ties the consumer, the slots and the heartbeat together."""
+
+    def __init__(self, app: Celery, deps: Deps, name: str) -> None:
+        settings = deps.settings
+        self._app = app
+        self._deps = deps
+        self._name = name
+        self._holding = Holding()
+        self._events = StepEvents()
+        self._place = Place(WorkerId(f"{name}.{os.getpid()}"), settings.lanes, settings.lease)
+        self._slot = Slot(deps, self._holding, self._place, self._events)
+        self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots)
+        app.steps["worker"].add(Nudge)
+        register(app, self._carry)
+
+    def run(self) -> int:
+        settings = self._deps.settings
+        worker = self._app.Worker(
+            hostname=f"{self._name}@{socket.gethostname()}",
+            pool="threads",
+            concurrency=settings.slots,
+            loglevel=settings.log_level,
+            queues=[queue.name for queue in self._app.conf.task_queues],
+            without_gossip=True,
+            without_mingle=True,
+            task_events=True,
+            optimization="fair",
+        )
+        signals.worker_ready.connect(self._on_ready, weak=False)
+        signals.worker_shutting_down.connect(self._on_stopping, weak=False)
+        try:
+            worker.start()
+        finally:
+            self._holding.stopping.set()
+            self._heartbeat.stop()
+            self._deps.close()
+        return int(worker.exitcode or 0)
+
+    def _carry(self, wake: Wake) -> int:
+        try:
+            return self._slot.carry(wake)
+        finally:
+            nudge()
+
+    def _on_ready(self, sender: Any = None, **_: Any) -> None:
+        """A worker that starts wakes itself for what is ready."""
+        self._events.dispatcher = sender.event_dispatcher
+        self._heartbeat.beat()
+        self._heartbeat.start()
+        self._deps.send(self._deps.live.steps.untold())
+
+    def _on_stopping(self, **_: Any) -> None:
+        self._holding.stopping.set()
