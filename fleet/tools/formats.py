@@ -23,7 +23,8 @@ class Unreadable(Exception):
 HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 FENCE = re.compile(r"^\s*(?:```|~~~)")
 RULE = re.compile(r"^\s*(?:[-*_]\s*){3,}$|^[\s|:=-]+$")
-ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+|^\s*>\s?")
+ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
+QUOTE = re.compile(r"^\s*>\s?")
 BREAK = re.compile(rf"{HEADING.pattern}|{RULE.pattern}|{ITEM.pattern}")
 INLINE = (
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),
@@ -93,7 +94,7 @@ def markdown_blocks(text: str) -> list[Block]:
         elif not fenced and (heading := HEADING.match(line)):
             written.heading(len(heading[1]), _without_marks(heading[2]))
         elif not fence and not RULE.match(line):
-            paragraph.append(ITEM.sub("", line).strip())
+            paragraph.append(ITEM.sub("", QUOTE.sub("", line)).strip())
     return written.blocks
 
 

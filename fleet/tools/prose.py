@@ -2,7 +2,7 @@
 
 import re
 
-ENDS = re.compile(r"""(?<=[.!?])["'”’)\]]*\s+(?=["'“‘(\[]*[A-Z0-9À-ÖØ-Þ])""")
+ENDS = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)\]]))\s+(?=["'“‘(\[]*[A-Z0-9À-ÖØ-Þ])""")
 ABBREVIATED = re.compile(
     r"\b(?:(?i:e\.g|i\.e|cf|vs|approx|figs?|eq|vol|pp|dr|mrs?|ms|prof|inc|ltd|jr|sr|jan|feb|apr|aug|sept|oct|nov|dec)"
     r"|[A-Z])\.$"
