@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +67,7 @@ class ProviderModel:
             raise self._failed(error, call) from None
         return self._reply(response, "".join(p.content for p in response.parts if isinstance(p, ai.TextPart)))
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[str | Reply, None]:
         call = self._call(request)
         deadline = asyncio.get_running_loop().time() + call.seconds
         said: list[str] = []

@@ -1,6 +1,8 @@
 """Models of real providers by name. Nothing of their clients is imported before the first call."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -63,16 +65,22 @@ class PydanticAIModel:
 
         return ProviderModel(self.name, base_url=self._base_url, key=self._key, limits=self._limits)
 
+    async def _loaded(self) -> "ProviderModel":
+        """The import is done in a thread, since everything else that runs on the loop would wait for it."""
+        return await asyncio.to_thread(lambda: self._live)
+
     def ready(self) -> None:
         """Raise ModelUnavailable, in one sentence, where the model can't be used. Imports the client; no network."""
         self._live.connect()
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. Call it on that loop before it ends."""
-        await self._live.aclose()
+        await (await self._loaded()).aclose()
 
     async def complete(self, request: ModelRequest) -> Reply:
-        return await self._live.complete(request)
+        return await (await self._loaded()).complete(request)
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
-        return self._live.stream(request)
+    async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
+        async with aclosing((await self._loaded()).stream(request)) as items:
+            async for item in items:
+                yield item

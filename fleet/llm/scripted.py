@@ -1,6 +1,7 @@
 """The scripted model, which ships with the product: it answers from recorded turns, after recorded delays."""
 
 import asyncio
+import json
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
@@ -59,7 +60,7 @@ class ScriptedModel:
 
     def _answer(self, request: ModelRequest) -> tuple[Turn, str]:
         prompt = _prompt(request)
-        blocks = observed(_read_by(request, prompt))
+        blocks = observed(prompt)
         seen = [each for block in blocks for each in block]
         number = _round(request.purpose, len(blocks), seen)
         fitting = [turn for turn in self._turns[request.purpose, number] if _fits(turn, prompt)]
@@ -92,14 +93,7 @@ class _Clock:
 
 
 def _prompt(request: ModelRequest) -> str:
-    """The last user message."""
-    return next((message.text for message in reversed(request.messages) if message.role == "user"), "")
-
-
-def _read_by(request: ModelRequest, prompt: str) -> str:
-    """Where observations are looked for: a step's are in all that the user said, others' in the last message."""
-    if request.purpose != "step":
-        return prompt
+    """All that the user said. A repair or a further step stands in a message of its own, behind the goal's."""
     return "\n".join(message.text for message in request.messages if message.role == "user")
 
 
@@ -114,7 +108,12 @@ def _round(purpose: str, blocks: int, seen: list[Seen]) -> int:
 
 
 def _fits(turn: Turn, prompt: str) -> bool:
-    return turn.goal in prompt and all(text in prompt for text in turn.contains)
+    return turn.goal in prompt and all(text in prompt or _quoted(text) in prompt for text in turn.contains)
+
+
+def _quoted(text: str) -> str:
+    """The text as it stands within JSON."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _chunks(turn: Turn, text: str) -> list[str]:

@@ -52,9 +52,10 @@ class Turn(Value):
     """One recorded answer, and the prompt that it answers.
 
     purpose, round: who asks, and for which time in a row. The n-th planner's prompt holds n - 1 blocks of observations,
-    the n-th joiner's n; the n-th step (a ReAct turn) has seen n - 1 observations. goal: text that must appear in the
-    last user message. contains: further texts that must. Of several turns that fit, the one with the longest goal and
-    the most texts is given, then the earlier one.
+    the n-th joiner's n; the n-th step (a ReAct turn) has seen n - 1 observations. goal: text that must appear in
+    what the user says. contains: further texts that must, as they are or within JSON; so the answer to a repair is
+    told from the first one. Of several turns that fit, the one with the longest goal and the most texts is given, then
+    the earlier one.
     text: the answer. delay_s: seconds it takes. chunks: the pieces in which it is streamed, the j-th of n arriving at
     delay_s * j / n; if not given, its lines. usage: what the call is said to have used.
     expect_observations: if given, the prompt must hold exactly these, in any order; else `otherwise` is answered.
