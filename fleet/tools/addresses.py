@@ -1,11 +1,14 @@
 """Which network addresses a tool may reach: public ones, in whatever way they are written."""
 
 import re
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
 
 NUMERIC = re.compile(r"(?:\d+|0x[0-9a-f]*)", re.IGNORECASE)
+SPECIAL = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))
+"""Protocol assignments and old relays (RFC 6890, RFC 7526), of which some versions of Python call a part global."""
+
 TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 """Addresses of a translator (RFC 6052, RFC 8215), behind which any IPv4 address may stand."""
 
@@ -20,6 +23,8 @@ def is_public(address: Address) -> bool:
             return False
         if address.is_site_local:
             return False
+    elif any(address in network for network in SPECIAL):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 

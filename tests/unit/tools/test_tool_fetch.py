@@ -80,6 +80,7 @@ BAD_URLS = [
     ("http://192.168.1.1:8080/", "refused_address"),
     ("http://100.64.0.1/", "refused_address"),
     ("http://169.254.169.254/latest/meta-data/", "refused_address"),
+    ("http://192.0.0.8/", "refused_address"),
     ("http://198.18.0.1/", "refused_address"),
     ("http://224.0.0.1/", "refused_address"),
     ("http://255.255.255.255/", "refused_address"),

@@ -100,7 +100,7 @@ def test_extract_says_when_there_is_nothing() -> None:
 
 
 def test_a_pattern_that_never_ends_is_ended() -> None:
-    """R9: a bad regular expression holds the interpreter lock, and would silence a whole worker."""
+    """A bad regular expression holds the interpreter lock, and would silence a whole worker's heartbeat."""
     with pytest.raises(TooSlow):
         find_all(r"(a+)+$", "a" * 5000 + "b", within=0.5)
     done = threading.Event()
