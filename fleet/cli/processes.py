@@ -40,8 +40,7 @@ def up(
     interrupts(fleet.hurry)
     with fleet:
         fleet.wait_ready()
-        _tell_up(fleet, json=json)
-        _until_interrupted()
+        _serve(fleet, json=json)
     out.talk("the fleet has stopped")
 
 
@@ -106,8 +105,10 @@ def interrupts(hurry: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, handle)
 
 
-def _until_interrupted() -> None:
+def _serve(fleet: "EmbeddedFleet", *, json: bool) -> None:
+    """Says that the fleet is up, and waits for a signal, which may come before all is said."""
     try:
+        _tell_up(fleet, json=json)
         while True:
             signal.pause()
     except KeyboardInterrupt:
@@ -133,4 +134,4 @@ def _tell_up(fleet: "EmbeddedFleet", *, json: bool) -> None:
 def _serves(settings: "Settings", name: str) -> bool:
     from fleet.embedded.ready import serving
 
-    return any(known == name or known.split("@")[0] == name for known in serving(settings))
+    return any(known.rpartition(".")[0] == name for known in serving(settings))  # name.pid
