@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fleet.core.value import Json, Value
 from fleet.errors import BadInput
 from fleet.planning.references import escape
 
-_PLACE = re.compile(r"(?P<escape>\\(?=\{\{))|\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_-]*)\s*\}\}")
-_REFERS = re.compile(r"(?:^|[^\\])\$\Z")
+_PLACE = re.compile(r"(?P<escape>\\\{\{)|\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_-]*)\s*\}\}")
 _NAME_START = re.compile(r"[A-Za-z0-9_{]")
 
 
@@ -53,22 +52,31 @@ def substitute(value: Json, values: Mapping[str, Json], source: str, referring: 
 
 
 def _text(text: str, values: Mapping[str, Json], source: str, referring: bool) -> str:
-    out, last = "", 0
+    pieces, last = [], 0
     for match in _PLACE.finditer(text):
-        out = _joined(out, text[last : match.start()], referring)
+        pieces.append((text[last : match.start()], False))
         last = match.end()
-        if match["name"]:
+        if match["escape"]:
+            pieces.append(("{{", False))
+        else:
             found = _value(match["name"], values, source)
             filled = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-            out = _joined(out, escape(filled) if referring else filled, referring)
-    return _joined(out, text[last:], referring)
+            pieces.append((filled, True))
+    pieces.append((text[last:], False))
+    return _joined(pieces) if referring else "".join(piece for piece, _ in pieces)
 
 
-def _joined(before: str, after: str, referring: bool) -> str:
-    """A dollar beside a filled-in value stays a dollar: a value can't choose what is referred to."""
-    if referring and _REFERS.search(before) and _NAME_START.match(after):
-        return before[:-1] + "\\$" + after
-    return before + after
+def _joined(pieces: Iterable[tuple[str, bool]]) -> str:
+    """The pieces as one text, True marking those filled in. A dollar in or beside one of these stays a dollar."""
+    out, foreign = "", False
+    for piece, filled in pieces:
+        if not piece:
+            continue
+        if out.endswith("$") and _NAME_START.match(piece) and (foreign or not out.endswith("\\$")):
+            out = out[:-1] + "\\$"
+        out += escape(piece) if filled else piece
+        foreign = filled
+    return out
 
 
 def _value(name: str, values: Mapping[str, Json], source: str) -> Json:

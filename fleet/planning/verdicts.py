@@ -68,7 +68,7 @@ def _from_json(text: str) -> Verdict | Problem:
         said = json.loads(text)
     except (ValueError, RecursionError) as bad:
         return _problem(f"the verdict can't be read as JSON ({str(bad)[:100]})")
-    if not isinstance(said, Mapping) or said.get("kind") not in _SAYS:
+    if not isinstance(said, Mapping) or str(said.get("kind")) not in _SAYS:
         return _problem('a verdict has "kind": "finish", "replan" or "ask"')
     name = _SAYS[said["kind"]]
     unknown = set(said) - {"kind", "thought", name}

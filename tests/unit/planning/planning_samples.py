@@ -18,6 +18,7 @@ NUMBER = {"type": "number"}
 def tool(
     name: str,
     properties: dict[str, Json],
+    *,
     effect: Effect = Effect.PURE,
     required: list[str] | None = None,
     expressions: tuple[str, ...] = (),
@@ -42,7 +43,12 @@ def tool(
 TOOLS = {
     spec.name: spec
     for spec in (
-        tool("search", {"query": TEXT, "limit": {"type": "integer", "minimum": 1}}, Effect.READS, ["query"]),
+        tool(
+            "search",
+            {"query": TEXT, "limit": {"type": "integer", "minimum": 1}},
+            effect=Effect.READS,
+            required=["query"],
+        ),
         tool("extract", {"text": TEXT, "attribute": TEXT}),
         tool("calc", {"expression": TEXT}, expressions=("expression",)),
         tool(
@@ -53,8 +59,8 @@ TOOLS = {
                 "values": {"type": "array", "items": NUMBER},
             },
         ),
-        tool("send", {"to": TEXT, "body": TEXT}, Effect.WRITES),
-        tool("think", {"about": TEXT}, Effect.READS, cost=0.25, seconds=5.0),
+        tool("send", {"to": TEXT, "body": TEXT}, effect=Effect.WRITES),
+        tool("think", {"about": TEXT}, effect=Effect.READS, cost=0.25, seconds=5.0),
     )
 }
 

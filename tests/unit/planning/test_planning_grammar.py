@@ -76,7 +76,7 @@ def test_a_messy_but_good_plan_is_read_whole() -> None:
         ("Step 1: f(1)<END_OF_PLAN>", (1,), {}),
         ("  1)  f ( +1, -0.5, .5, 1e3 ) # done", (1, -0.5, 0.5, 1000.0), {}),
         ('1. f("# no comment")', ("# no comment",), {}),
-        ("1. f('''it's \"so\"''')", ("it's \"so\"",), {}),
+        ("1. f('''it's \"so\"''')", ('it\'s "so"',), {}),
         ('1. f("")', ("",), {}),
     ],
 )

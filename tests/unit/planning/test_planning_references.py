@@ -66,7 +66,9 @@ def test_a_bare_reference_inside_a_longer_text_is_refused_with_both_ways_out(tex
 
 def test_an_escaped_dollar_loses_its_backslash_and_refers_to_nothing() -> None:
     """R12"""
-    args, holes, problems = holes_of({"a": r"\$5", "b": r"pay \${1} or \$2 now", "c": r"\$\d+"}, frozenset(), {"1", "2"})
+    args, holes, problems = holes_of(
+        {"a": r"\$5", "b": r"pay \${1} or \$2 now", "c": r"\$\d+"}, frozenset(), {"1", "2"}
+    )
     assert args == {"a": "$5", "b": "pay ${1} or $2 now", "c": r"\$\d+"}
     assert not holes
     assert not problems
@@ -133,7 +135,7 @@ def test_a_path_that_does_not_exist_is_a_permanent_failure(path: str) -> None:
 def test_a_value_is_asked_for_once_however_often_it_is_used() -> None:
     asked: list[str] = []
     step = step_of({"a": "$1", "b": "x ${1} y ${1}"})
-    resolve(step, lambda step: asked.append(step))
+    resolve(step, asked.append)
     assert asked == ["1"]
 
 
@@ -157,7 +159,7 @@ def test_two_ways_to_write_one_reference_are_the_same_step() -> None:
     assert signature(step_of({"a": "$1"})) != signature(step_of({"a": r"\$1"}))
 
 
-texts = st.text(alphabet=st.sampled_from(list("ab $\\{}.,1234_-%k\n\"é")), max_size=14)
+texts = st.text(alphabet=st.sampled_from(list('ab $\\{}.,1234_-%k\n"é')), max_size=14)
 literals = st.one_of(texts, st.integers(-5, 5), st.booleans(), st.none())
 names = st.sampled_from(["1", "2", "sum", "a-b"])
 ALL = {"1": "one $2", "2": {"k": [1.5, "${1}"]}, "sum": 3, "a-b": None}
