@@ -29,6 +29,10 @@ class FallbackModel:
         self.models = tuple(models)
         self.name = ",".join(model.name for model in models)
 
+    async def aclose(self) -> None:
+        """Close the connections of the running loop, of each model that has any."""
+        await aclose(*self.models)
+
     async def complete(self, request: ModelRequest) -> Reply:
         for model in self.models[:-1]:
             try:
@@ -51,6 +55,14 @@ class FallbackModel:
                     if begun or model is self.models[-1]:
                         raise
                     _pass_on(model, failed)
+
+
+async def aclose(*models: Model | None) -> None:
+    """Close the running loop's connections of these models, those that have any."""
+    for model in models:
+        close = getattr(model, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def _pass_on(model: Model, failed: ModelFailed) -> None:

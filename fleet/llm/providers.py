@@ -1,9 +1,9 @@
 """Models of real providers by name. Nothing of their clients is imported before the first call."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
@@ -57,25 +57,30 @@ class PydanticAIModel:
         self._base_url = base_url
         self._key = key
         self._limits = limits or Limits()
+        self._lock = threading.Lock()
+        self._live: ProviderModel | None = None
 
-    @cached_property
-    def _live(self) -> "ProviderModel":
+    async def _loaded(self) -> "ProviderModel":
+        """In a thread at first, since everything else that runs on the loop would wait for the import."""
+        return self._live or await asyncio.to_thread(self._load)
+
+    def _load(self) -> "ProviderModel":
         # Only a process that asks a model pays for importing the clients (1.8 s, 50 MiB).
         from fleet.llm.adapter import ProviderModel  # noqa: PLC0415
 
-        return ProviderModel(self.name, base_url=self._base_url, key=self._key, limits=self._limits)
-
-    async def _loaded(self) -> "ProviderModel":
-        """The import is done in a thread, since everything else that runs on the loop would wait for it."""
-        return await asyncio.to_thread(lambda: self._live)
+        with self._lock:
+            live = self._live or ProviderModel(self.name, base_url=self._base_url, key=self._key, limits=self._limits)
+            self._live = live
+        return live
 
     def ready(self) -> None:
         """Raise ModelUnavailable, in one sentence, where the model can't be used. Imports the client; no network."""
-        self._live.connect()
+        self._load().connect()
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. Call it on that loop before it ends."""
-        await (await self._loaded()).aclose()
+        if self._live is not None:
+            await self._live.aclose()
 
     async def complete(self, request: ModelRequest) -> Reply:
         return await (await self._loaded()).complete(request)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.errors import BadInput, BadSetting
+from fleet.llm.fallback import aclose
 from fleet.llm.port import Model
 from fleet.llm.providers import make_model
 from fleet.llm.scripted import ScriptedModel
@@ -16,6 +17,10 @@ class Models:
 
     planner: Model | None = None
     step: Model | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop. Call it on that loop before it ends."""
+        await aclose(self.planner, self.step)
 
 
 def models_from(settings: Settings) -> Models:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -71,13 +72,15 @@ Responder = Callable[[Exchange], Awaitable[None]]
 class Provider:
     """Answers each request by `respond`. When the block ends, every connection has been closed by the client."""
 
-    def __init__(self, respond: Responder) -> None:
+    def __init__(self, respond: Responder, listening: socket.socket | None = None) -> None:
         self.respond = respond
+        self._listening = listening
         self.exchanges: list[Exchange] = []
         self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        where: dict[str, Any] = {"sock": self._listening} if self._listening else {"host": "127.0.0.1", "port": 0}
+        self._server = await asyncio.start_server(self._serve, **where)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
         return self
 

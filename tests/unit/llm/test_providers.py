@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import subprocess
 import sys
 from contextlib import aclosing
@@ -16,6 +17,8 @@ from fleet.errors import ModelUnavailable
 from fleet.llm.limits import Limits
 from fleet.llm.port import Message, ModelFailed, ModelRequest, Reply
 from fleet.llm.providers import FallbackModel, PydanticAIModel, make_model
+from fleet.llm.select import models_from
+from fleet.settings import Settings
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
@@ -411,18 +414,17 @@ def test_a_known_model_is_priced_and_an_unknown_one_said_once(provider: Any, cap
 
 def test_one_model_serves_one_loop_after_another(provider: Any) -> None:
     """R37: no closed event loop, whichever loop asks."""
-    model: PydanticAIModel
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        model = at(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
 
-    async def scenario(known: PydanticAIModel | None) -> PydanticAIModel:
-        async with provider(answer) as server:
-            asked = at(server.url) if known is None else known
-            asked._live._base_url = server.url
-            assert (await asked.complete(asking())).text == "Forty-two."
-            await asked.aclose()
-            return asked
+        async def scenario() -> str:
+            async with provider(answer, listening.dup()):
+                reply = await model.complete(asking())
+                await model.aclose()
+                return reply.text
 
-    model = asyncio.run(scenario(None))
-    asyncio.run(scenario(model))
+        assert [asyncio.run(scenario()) for _ in range(3)] == ["Forty-two."] * 3
 
 
 def test_calls_at_once_share_a_model(provider: Any) -> None:
@@ -489,3 +491,19 @@ def test_a_worker_that_asks_no_model_imports_no_client() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_models_of_one_name_or_several_are_closed_together(provider: Any) -> None:
+    """R37: no connection is left when a worker ends."""
+
+    async def scenario() -> None:
+        async with provider(answer) as server:
+            names = Settings(planner_model="openai:a,openai:b", step_model="qwen", model_base_url=server.url)
+            models = models_from(names)
+            assert models.planner is not None
+            assert models.step is not None
+            await models.planner.complete(asking())
+            await models.step.complete(asking())
+            await models.aclose()
+
+    asyncio.run(scenario())
