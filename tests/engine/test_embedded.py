@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 from pydantic import SecretStr
 
 from fleet.embedded.attach import attach, reachable
+from fleet.embedded.child import ChildSpec, last_line
 from fleet.embedded.fleet import EmbeddedFleet
 from fleet.embedded.flower import flower
 from fleet.embedded.folder import DataFolder, FleetNote, running
 from fleet.embedded.server import RedisServer, free_port
+from fleet.embedded.supervisor import Supervisor
 from fleet.errors import BadInput, FleetFault, FleetRunning, StoreUnreachable
-from fleet.settings import Settings
+from fleet.settings import Settings, child_environment
 
 PLAYER = """\
 import os, signal, sys, time
@@ -249,6 +252,33 @@ def test_a_fleet_that_fails_to_start_leaves_nothing_behind(tmp_path: Path) -> No
     assert fleet.pids() == {}
     with DataFolder(tmp_path):
         pass
+
+
+def test_flower_answers_only_to_its_login_and_lets_nobody_change_anything(server: RedisServer, tmp_path: Path) -> None:
+    """R33"""
+    (tmp_path / "monitored.py").write_text(f"from fleet.app import make_app\napp = make_app({server.url!r})\n")
+    run = flower(tmp_path / "f", app="monitored:app")
+    kept = Supervisor()
+    environment = {**child_environment(Settings()), "PYTHONPATH": str(tmp_path)}
+    kept.keep(ChildSpec(name="flower", argv=run.argv, env=environment, cwd=tmp_path, log=tmp_path / "flower.log"))
+    try:
+        with httpx.Client(base_url=run.address, timeout=10) as people:
+            wait_for(lambda: _answers(people), seconds=60)
+            assert people.get("/workers").status_code == 401
+            login = httpx.BasicAuth(*run.login.split(":"))
+            assert people.get("/workers", auth=login).status_code == 200
+            assert people.post("/api/worker/shutdown/w1", auth=login).status_code == 403
+        assert kept.restarts("flower") == 0, last_line(tmp_path / "flower.log")
+    finally:
+        kept.stop(grace=10.0)
+    assert list((tmp_path / "f").glob("history*"))
+
+
+def _answers(people: httpx.Client) -> bool:
+    try:
+        return people.get("/healthcheck").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_flower_is_private_read_only_and_its_password_stays_off_the_command_line(tmp_path: Path) -> None:
