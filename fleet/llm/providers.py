@@ -62,7 +62,8 @@ class PydanticAIModel:
 
     async def _loaded(self) -> "ProviderModel":
         """In a thread at first, since everything else that runs on the loop would wait for the import."""
-        return self._live or await asyncio.to_thread(self._load)
+        live = self._live
+        return live if live is not None else await asyncio.to_thread(self._load)
 
     def _load(self) -> "ProviderModel":
         # Only a process that asks a model pays for importing the clients (1.8 s, 50 MiB).
@@ -71,7 +72,7 @@ class PydanticAIModel:
         with self._lock:
             live = self._live or ProviderModel(self.name, base_url=self._base_url, key=self._key, limits=self._limits)
             self._live = live
-        return live
+            return live
 
     def ready(self) -> None:
         """Raise ModelUnavailable, in one sentence, where the model can't be used. Imports the client; no network."""
