@@ -41,7 +41,7 @@ class LedgeredModel:
         try:
             reply = await self._model.complete(self._keyed(request, row))
         except ModelFailed as failed:
-            await asyncio.to_thread(self._failed, key, failed.failure)
+            await asyncio.to_thread(self._failed, key, failed)
             raise
         self._deps.crash.reached("after_effect")
         await asyncio.to_thread(self._done, key, reply)
@@ -64,7 +64,7 @@ class LedgeredModel:
                     await asyncio.to_thread(self._done, key, item)
                 yield item
         except ModelFailed as failed:
-            await asyncio.to_thread(self._failed, key, failed.failure)
+            await asyncio.to_thread(self._failed, key, failed)
             raise
 
     def _key(self) -> CallKey:
@@ -110,9 +110,9 @@ class LedgeredModel:
         self._deps.record.ledger.done(key, reply.model_dump(mode="json", exclude_defaults=True), usage)
         self._deps.live.breakers.tally(f"model:{self.name}", MODEL_BREAKER, good=True)
 
-    def _failed(self, key: CallKey, failure: Failure) -> None:
-        self._deps.record.ledger.failed(key, failure, Usage(calls=1))
-        if counts(failure):
+    def _failed(self, key: CallKey, failed: ModelFailed) -> None:
+        self._deps.record.ledger.failed(key, failed.failure, failed.usage.model_copy(update={"calls": 1}))
+        if counts(failed.failure):
             self._deps.live.breakers.tally(f"model:{self.name}", MODEL_BREAKER, good=False)
 
 

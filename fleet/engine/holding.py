@@ -17,6 +17,11 @@ class Hold:
     why: str = ""
     on_stop: Callable[[], object] | None = None
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run is being cancelled (and not: the attempt is stale, hung or superseded)."""
+        return self.stop.is_set() and self.why == "CANCELLED"
+
     def cancel(self, why: str) -> None:
         if self.stop.is_set():
             return

@@ -133,18 +133,22 @@ def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: 
     try:
         found = _awaited(tool, args, context, hold, deps) if tool.is_async else tool.call(args, context)
     except ToolFailed:
+        if hold.cancelled:
+            return _cancelled(hold)
         raise
     except CancelledError:
-        return Outcome(status=Status.CANCELLED, attempts=hold.attempt.number)
+        return _cancelled(hold)
     except TimeoutError:
         message = f"{tool.spec.name} took longer than {hold.attempt.step.timeout:g} s"
         raise ToolFailed("timeout", message, FailureClass.TRANSIENT) from None
     except Exception as broken:
         log.exception("tool %s failed", tool.spec.name, extra={"run": hold.attempt.context.run})
         raise _told(failing.of_exception(broken)) from broken
-    if hold.stop.is_set() and hold.why == "CANCELLED":
-        return Outcome(status=Status.CANCELLED, attempts=hold.attempt.number)
-    return values.succeeded(found, deps)
+    return _cancelled(hold) if hold.cancelled else values.succeeded(found, deps)
+
+
+def _cancelled(hold: Hold) -> Outcome:
+    return Outcome(status=Status.CANCELLED, attempts=hold.attempt.number)
 
 
 def _awaited(tool: Tool, args: dict[str, Any], context: ToolContext, hold: Hold, deps: Deps) -> Any:

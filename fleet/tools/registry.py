@@ -32,7 +32,7 @@ class Registry:
     def configured(cls, settings: Settings) -> "Registry":
         """The registry that the settings `tools`, `documents` and `data` ask for. Raises BadSetting."""
         modules = [each.strip() for each in settings.tools.split(",") if each.strip()]
-        return cls.load(modules, documents=settings.documents, data=settings.data)
+        return cls.load(modules, documents=settings.documents, data=settings.data, builtins=settings.builtins)
 
     @classmethod
     def load(

@@ -1,0 +1,81 @@
+"""Tools for tests: each leaves a trace in a file, so that a test can count what really happened."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from fleet.core.outcome import FailureClass
+from fleet.tools.context import ToolContext
+from fleet.tools.decorator import tool
+from fleet.tools.tool import ToolFailed
+
+
+def _trace(path: str, word: str) -> int:
+    """Append a word in one write, and give how many are there now."""
+    with Path(path).open("a") as file:
+        file.write(f"{word}\n")
+    return len(Path(path).read_text().splitlines())
+
+
+@tool(effect="reads", breaker=None)
+def touch(path: str, word: str = "x") -> int:
+    """Leave a word in a file."""
+    return _trace(path, word)
+
+
+@tool(effect="reads", breaker=None)
+def slow_touch(path: str, seconds: float, word: str = "x") -> int:
+    """Leave a word in a file, then take a while."""
+    number = _trace(path, word)
+    time.sleep(seconds)
+    return number
+
+
+@tool(effect="writes", breaker=None)
+def write_once(path: str, ctx: ToolContext, die: bool = False) -> str:
+    """Change the world; die right after it when told to and when it is the first time."""
+    number = _trace(path, ctx.idempotency_key)
+    if die and number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ctx.idempotency_key
+
+
+@tool(effect="reads", breaker=None)
+def killer(path: str) -> None:
+    """Take the worker down."""
+    _trace(path, "killed")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tool(effect="reads", breaker=None)
+def flaky(path: str, failures: int) -> int:
+    """Fail as if the network were down, so many times."""
+    number = _trace(path, "try")
+    if number <= failures:
+        raise ToolFailed("unavailable", "try later", FailureClass.TRANSIENT)
+    return number
+
+
+@tool(effect="pure")
+def broken(message: str = "it broke") -> None:
+    """Always say no."""
+    raise ToolFailed("broken", message)
+
+
+@tool(effect="pure")
+def big(size: int) -> str:
+    """A value of so many characters."""
+    return "b" * size
+
+
+@tool(effect="pure")
+def length(text: str) -> int:
+    """How many characters."""
+    return len(text)
+
+
+@tool(effect="pure", name="fetch_price")
+def fetch_price() -> str:
+    """Text with dollar amounts in it, which are no references."""
+    return "It costs $5 million, or $1.5 a piece; ${1} and $2 are not references."
