@@ -129,8 +129,8 @@ def table_of(view: RunView, now: float, rows: int = 30) -> "Table":
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_edge=False, caption=summary(view), caption_justify="left")
-    for title in ("step", "call", "needs", "state", "time", "note"):
-        table.add_column(title, overflow="ellipsis", no_wrap=True)
+    for title, width in (("step", 6), ("call", 8), ("needs", 5), ("state", 9), ("time", 7), ("note", 8)):
+        table.add_column(title, overflow="ellipsis", no_wrap=True, min_width=width)
     for name, step in _worth_showing(view, rows):
         state = Text(step.state, style=STYLES.get(step.state, ""))
         needs, call = " ".join(step.needs), step.call or step.tool
