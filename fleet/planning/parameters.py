@@ -9,6 +9,7 @@ from fleet.errors import BadInput
 from fleet.planning.references import escape
 
 _PLACE = re.compile(r"(?P<escape>\\\{\{)|\{\{\s*(?P<name>[A-Za-z_][A-Za-z0-9_-]*)\s*\}\}")
+_OPEN = re.compile(r"(?<!\\)\$(\{[^{}]*|[A-Za-z0-9_-]+)\Z")
 _NAME_START = re.compile(r"[A-Za-z0-9_{]")
 
 
@@ -63,13 +64,15 @@ def _text(text: str, values: Mapping[str, Json], source: str, referring: bool) -
             filled = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
             pieces.append((filled, True))
     pieces.append((text[last:], False))
-    return _joined(pieces) if referring else "".join(piece for piece, _ in pieces)
+    return _joined(pieces, source) if referring else "".join(piece for piece, _ in pieces)
 
 
-def _joined(pieces: Iterable[tuple[str, bool]]) -> str:
+def _joined(pieces: Iterable[tuple[str, bool]], source: str) -> str:
     """The pieces as one text, True marking those filled in. A dollar in or beside one of these stays a dollar."""
     out, foreign = "", False
     for piece, filled in pieces:
+        if filled and (start := _OPEN.search(out)):
+            out = _closed(out, start, source)
         if not piece:
             continue
         if out.endswith("$") and _NAME_START.match(piece) and (foreign or not out.endswith("\\$")):
@@ -77,6 +80,12 @@ def _joined(pieces: Iterable[tuple[str, bool]]) -> str:
         out += escape(piece) if filled else piece
         foreign = filled
     return out
+
+
+def _closed(out: str, start: re.Match[str], source: str) -> str:
+    if start[1].startswith("{"):
+        raise BadInput(f"{source}: a parameter can't stand inside a reference (after `{start[0][:40]}`)")
+    return f"{out[: start.start()]}\\{start[0]}"
 
 
 def _value(name: str, values: Mapping[str, Json], source: str) -> Json:
