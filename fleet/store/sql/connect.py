@@ -58,7 +58,7 @@ def _postgres(url: URL) -> Engine:
     }
     given = {name: value for name, value in patience.items() if name not in url.query}
     made = create_engine(
-        url, connect_args=given, hide_parameters=True, pool_pre_ping=True, pool_size=4, max_overflow=28
+        url, connect_args=given, hide_parameters=True, pool_pre_ping=True, pool_size=4, max_overflow=12
     )
     event.listen(made, "connect", _prepare_postgres)
     return made

@@ -142,8 +142,8 @@ class Database:
                 self._writer = self._engine.connect().execution_options(**{connect.WRITES: True})
             with self._writer.begin():
                 return body(self._writer)
-        except DBAPIError as fault:
-            if transient(fault):
+        except Exception as fault:
+            if transient(fault) or (self._writer is not None and self._writer.in_transaction()):
                 self._drop_writer()
             raise
 

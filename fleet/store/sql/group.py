@@ -1,6 +1,7 @@
 """Group commit: one thread of a process writes, many pieces of work to a transaction."""
 
 import atexit
+import logging
 import random
 import threading
 import time
@@ -16,6 +17,8 @@ from sqlalchemy import Connection
 from fleet.errors import StoreUnreachable
 from fleet.store.sql.faults import transient
 
+log = logging.getLogger("fleet.record")
+
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 
@@ -25,7 +28,7 @@ FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Write:
     """A piece of work that was handed in, and where its answer goes. deadline: on the monotonic clock."""
 
@@ -125,12 +128,14 @@ class GroupCommit:
         return []
 
     def _give_up(self, batch: list[Write], fault: Exception) -> list[Write]:
-        passing, now, again = transient(fault), time.monotonic(), []
-        for write in batch:
-            if passing and now < write.deadline:
-                again.append(write)
-            elif write.start():
-                write.settle(None, self._unreachable(fault) if passing else fault)
+        passing, now = transient(fault), time.monotonic()
+        again = [write for write in batch if passing and now < write.deadline]
+        told = self._unreachable(fault) if passing else fault
+        lost = [write for write in batch if write not in again and write.start()]
+        for write in lost:
+            write.settle(None, told)
+        if lost:
+            log.error("%d writes were given up: %s", len(lost), told)
         return again
 
     def _drain(self, most: int) -> list[Write]:
