@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 from celery import Celery
 from kombu.entity import Queue
 
 from fleet import names
 from fleet.core.ids import JOIN, PLAN
-from fleet.settings import Settings
+from fleet.settings import Settings, load_settings
 from fleet.store.shapes import Wake
 
 CONF = {
@@ -61,6 +62,13 @@ def app_of(settings: Settings) -> Celery:
     """The app of these settings, one a process."""
     url = settings.redis_url.get_secret_value() if settings.redis_url else "redis://127.0.0.1:6379/0"
     return make_app(url, settings.namespace, settings.lanes.split(","))
+
+
+def __getattr__(name: str) -> Any:
+    """`fleet.app:flower_app`: the app of the settings at hand, for Celery's own command line."""
+    if name == "flower_app":
+        return app_of(load_settings())
+    raise AttributeError(name)
 
 
 def task_of(step: str) -> str:

@@ -45,6 +45,8 @@ class Deps:
         """The goal of a run as it was submitted; its status is that of the first look."""
 
     def close(self) -> None:
+        if self.portal.started:
+            self.portal.run(self.models.aclose())
         self.portal.close()
         self.telemetry.close()
         self.record.close()

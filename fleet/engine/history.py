@@ -1,8 +1,10 @@
 """What a run has come to so far, plan by plan: read for the prompts of planner and joiner."""
 
-from fleet.core.ids import RunId, join_step
-from fleet.core.outcome import Outcome
-from fleet.core.plan import Plan
+from collections.abc import Mapping
+
+from fleet.core.ids import RunId, StepId, join_step
+from fleet.core.outcome import Outcome, Status
+from fleet.core.plan import Plan, Step
 from fleet.core.value import Json
 from fleet.engine import values
 from fleet.engine.deps import Deps
@@ -18,7 +20,10 @@ def round_of(plan: Plan, run: RunId, deps: Deps) -> Round:
     ids = [step.id for step in plan.steps]
     found = deps.live.runs.outcomes(run, [*ids, join_step(plan.version)])
     verdict = found.pop(join_step(plan.version), None)
-    outcomes = {step: _shown(outcome, deps) for step, outcome in found.items()}
+    by_id = {step.id: step for step in plan.steps}
+    ended = deps.live.runs.outcomes(run, [need for step in plan.steps for need in step.needs if need not in found])
+    ended |= found
+    outcomes = {i: _shown(by_id[i], outcome, ended, deps) for i, outcome in found.items()}
     reason = _reason(run, plan.version, verdict.value, deps) if verdict else ""
     return Round(plan=plan, outcomes=outcomes, verdict=reason)
 
@@ -33,8 +38,11 @@ def _reason(run: RunId, version: int, verdict: Json, deps: Deps) -> str:
     return str(verdict.get("reason", ""))
 
 
-def _shown(outcome: Outcome, deps: Deps) -> Outcome:
-    """With its value at hand, wherever it is kept."""
+def _shown(step: Step, outcome: Outcome, ended: Mapping[StepId, Outcome], deps: Deps) -> Outcome:
+    """With its value at hand, wherever it is kept; a skipped one with the needs that did not succeed."""
+    if outcome.status is Status.SKIPPED:
+        because = tuple(need for need in step.needs if need in ended and not ended[need].ok)
+        return outcome.model_copy(update={"because": because})
     if outcome.artifact is None:
         return outcome
     return outcome.model_copy(update={"value": values.value_of(outcome, deps)})

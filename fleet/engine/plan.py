@@ -52,7 +52,7 @@ class Draft:
 
 @dataclass(kw_only=True)
 class Writing:
-    """Everything a plan step knows. known: steps of the run as they stood; earlier: those of earlier versions."""
+    """Everything a plan step knows. earlier: the steps of earlier versions."""
 
     hold: Hold
     deps: Deps
@@ -60,7 +60,6 @@ class Writing:
     version: int
     model: LedgeredModel
     specs: dict[str, ToolSpec]
-    known: dict[StepId, Step]
     earlier: set[StepId]
 
 
@@ -88,7 +87,6 @@ def _begin(hold: Hold, deps: Deps) -> Writing:
     if deps.models.planner is None:
         raise PlannerMissing
     version = version_of(attempt.step.id)
-    steps = {i: s for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool"}
     earlier = {step.id for plan in deps.record.plans.all(run_id) if plan.version < version for step in plan.steps}
     return Writing(
         hold=hold,
@@ -97,7 +95,6 @@ def _begin(hold: Hold, deps: Deps) -> Writing:
         version=version,
         model=LedgeredModel(deps.models.planner, attempt, deps),
         specs={spec.name: spec for spec in deps.registry.specs()},
-        known=steps,
         earlier=earlier,
     )
 
@@ -105,11 +102,11 @@ def _begin(hold: Hold, deps: Deps) -> Writing:
 def _first_messages(writing: Writing) -> tuple[Message, ...]:
     goal, deps = writing.goal, writing.deps
     allowed = [spec for name, spec in writing.specs.items() if not goal.tools or name in goal.tools]
-    first = Merger(writing.known).next_id
     if writing.version == 1:
-        return planner_messages(goal, allowed, first)
+        return planner_messages(goal, allowed, 1)
     rounds = rounds_of(writing.hold.attempt.context.run, writing.version - 1, deps)
-    return replan_messages(goal, allowed, rounds, rounds[-1].verdict, first + 1)
+    highest = max((int(step) for step in writing.earlier if step.isdigit()), default=0)
+    return replan_messages(goal, allowed, rounds, rounds[-1].verdict, highest + 2)
 
 
 def _drafted(writing: Writing, messages: tuple[Message, ...]) -> tuple[Draft, Plan | Failure]:
@@ -133,8 +130,9 @@ def _stream(writing: Writing, messages: tuple[Message, ...]) -> Draft:
     deps, run_id = writing.deps, writing.hold.attempt.context.run
     existing = {i: s for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool"}
     failed = {i for i, o in deps.live.runs.outcomes(run_id, list(existing)).items() if not o.ok}
+    known = {i: s for i, s in existing.items() if i in writing.earlier and i not in failed}
     merger = Merger(existing, failed)
-    compiler = LineCompiler(writing.specs, merger.next_id, existing, Limits.of(writing.goal))
+    compiler = LineCompiler(writing.specs, merger.next_id, known, _limits(writing))
     draft = Draft(compiler=compiler, merger=merger)
     parser = PlanParser()
     for chunk in _chunks(writing, messages, draft):
@@ -143,6 +141,20 @@ def _stream(writing: Writing, messages: tuple[Message, ...]) -> Draft:
     for raw in parser.close():
         _take(writing, draft, compiler.line(raw))
     return draft
+
+
+def _limits(writing: Writing) -> Limits:
+    """What is left of the goal's bounds for this plan."""
+    limits, budget = Limits.of(writing.goal), writing.goal.budget
+    steps = budget.steps - len(writing.earlier)
+    if steps < 1:
+        message = f"the goal's {budget.steps} steps are used up"
+        raise ModelFailed(Failure(cls=FailureClass.BUDGET, type="too_many_steps", message=message))
+    money = budget.money
+    if money is not None:
+        used = writing.deps.record.ledger.usage(writing.hold.attempt.context.run).money
+        money = max(0.0, money - used)
+    return limits.model_copy(update={"steps": steps, "money": money})
 
 
 def _chunks(writing: Writing, messages: tuple[Message, ...], draft: Draft) -> Iterator[str]:

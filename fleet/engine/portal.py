@@ -17,6 +17,10 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
 
+    @property
+    def started(self) -> bool:
+        return self._loop is not None
+
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:

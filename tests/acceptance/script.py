@@ -26,7 +26,12 @@ TURNS = (
             Observation(id="3", status="ok", value=8),
         ),
     ),
-    Turn(purpose="planner", goal=REPLAN, text='1. noop("kept")\n2. broken("no")\n3. length("$2")\n4. join()'),
+    Turn(
+        purpose="planner",
+        goal=REPLAN,
+        text='1. noop("kept")\n2. broken("no")\n3. length("$2")\n4. join()',
+        delay_s=0.8,
+    ),
     Turn(
         purpose="joiner",
         goal=REPLAN,

@@ -1,0 +1,188 @@
+"""Workers die at the worst moments: nothing is lost, and nothing that is on record is done twice."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+
+import pytest
+
+from fleet.app import make_app, send
+from fleet.client import Fleet
+from fleet.core.goal import Goal
+from fleet.core.run import EndReason, RunStatus
+from fleet.embedded.fleet import EmbeddedFleet
+from fleet.store.shapes import Wake
+from fleet.store.sql.record import Record
+from tests.acceptance import script as turns
+from tests.acceptance.conftest import WAIT, Planned, lines, run_plan, states, until
+from tests.fleets import running, settings_for
+from tests.servers import RedisProcess
+
+Running = tuple[EmbeddedFleet, Fleet]
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(
+    redis_server: RedisProcess, new_record: Callable[[], str | None], tmp_path: Path, script: Path
+) -> Iterator[Start]:
+    """Starts a fleet of its own; crash_at names a point at which the first worker to reach it dies."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def begin(crash: str = "", **more: object) -> Running:
+            crash_at = f"{crash}:{tmp_path / 'crashed'}" if crash else ""
+            settings = settings_for(
+                tmp_path / "fleet", redis_server.url, new_record(), model_script=script, crash_at=crash_at, **more
+            )
+            return stack.enter_context(running(settings))
+
+        yield begin
+
+
+def events_of(client: Fleet, goal_id: str, kind: str) -> list[str]:
+    return [event.step for event in client.watch(goal_id, timeout=30) if event.type == kind]
+
+
+def record_of(fleet: EmbeddedFleet) -> Record:
+    return Record.open(fleet.settings.record_url)
+
+
+@pytest.mark.parametrize("point", ["after_claim", "before_effect", "after_effect", "after_journal", "after_commit"])
+def test_a_worker_killed_at_any_point_of_a_tool_step_loses_nothing(
+    start: Start, planned: Planned, tmp_path: Path, point: str
+) -> None:
+    """R1, R5: once the outcome is on record the tool is not called again."""
+    fleet, client = start(point)
+    path = tmp_path / "touched"
+    _, end = run_plan(client, planned, f"goal: touch\nsteps:\n  a: {{tool: touch, args: {{path: {path}}}}}")
+    assert (tmp_path / "crashed").exists(), "the fault did not fire"
+    assert sum(fleet.counts().values()) == 1
+    assert end.status is RunStatus.SUCCEEDED
+    assert len(lines(path)) == (2 if point == "after_effect" else 1)
+
+
+@pytest.mark.parametrize("point", ["before_effect", "after_effect", "after_journal", "mid_plan_stream", "mid_replan"])
+def test_a_worker_killed_around_a_model_call_pays_once(start: Start, tmp_path: Path, point: str) -> None:
+    """R1: a call whose row is done is answered from the ledger; one that was open is issued again and counted."""
+    fleet, client = start(point)
+    goal_id = client.submit(Goal(objective=turns.REPLAN)).goal_id
+    end = client.result(goal_id, WAIT)
+    assert (tmp_path / "crashed").exists(), "the fault did not fire"
+    assert (end.status, end.answer) == (RunStatus.SUCCEEDED, "4 letters")
+    record = record_of(fleet)
+    rows = record.ledger.rows(client.status(goal_id).run_id)
+    record.close()
+    assert len(rows) == 4
+    assert all(row.state == "done" for row in rows)
+    in_the_middle = point in ("before_effect", "after_effect", "mid_plan_stream")
+    assert sum(row.reissues for row in rows) == (1 if in_the_middle else 0)
+
+
+def test_a_write_in_doubt_is_not_repeated(start: Start, planned: Planned, tmp_path: Path) -> None:
+    """R4: the worker died between the effect and its record: a person or a policy decides, not a retry."""
+    _, client = start()
+    path = tmp_path / "written"
+    _, end = run_plan(
+        client, planned, f"goal: write\nsteps:\n  a: {{tool: write_once, args: {{path: {path}, die: true}}}}"
+    )
+    assert len(lines(path)) == 1
+    assert end.reason is EndReason.STEPS_FAILED
+    assert "in_doubt" in end.detail
+
+
+def test_a_step_that_kills_its_workers_is_dead_after_three(start: Start, planned: Planned, tmp_path: Path) -> None:
+    """R10: counted by step; the cause is on record, and the rest of the run goes on."""
+    fleet, client = start()
+    path = tmp_path / "kills"
+    goal_id, end = run_plan(
+        client,
+        planned,
+        f"goal: poison\nsteps:\n  a: {{tool: killer, args: {{path: {path}}}}}\n  b: {{tool: noop, args: {{value: 1}}}}",
+    )
+    assert len(lines(path)) == 3
+    assert states(client, goal_id) == {"a": "lost", "b": "succeeded"}
+    assert "3 workers" in end.detail
+    record = record_of(fleet)
+    assert [letter.step_id for letter in record.dead.list()] == ["a"]
+    record.close()
+
+
+def test_a_frozen_worker_cannot_replace_an_outcome_that_stands(start: Start, planned: Planned, tmp_path: Path) -> None:
+    """R3: SIGSTOP past the lease, another finishes, SIGCONT: one row, one outcome; the late one is refused."""
+    fleet, client = start()
+    path = tmp_path / "slow"
+    goal, plan = planned(f"goal: slow\nsteps:\n  a: {{tool: slow_touch, args: {{path: {path}, seconds: 0.5}}}}")
+    handle = client.submit(goal, plan=plan)
+    until(lambda: len(lines(path)) == 1)
+    started = next(e for e in client.watch(handle.goal_id, timeout=30) if e.type == "step.started")
+    frozen = str(started.data["worker"]).split(".")[0]
+    fleet.kill(frozen, SIGSTOP)
+    end = client.result(handle.goal_id, WAIT)
+    fleet.kill(frozen, SIGCONT)
+    assert end.answer == 2
+    log = tmp_path / "fleet" / "logs" / f"{frozen}.log"
+    until(lambda: "outcome was late" in log.read_text())
+    record = record_of(fleet)
+    assert record.outcomes.count(handle.run_id) == 2
+    outcome = record.outcomes.get(handle.run_id, "a")
+    assert outcome is not None
+    assert outcome.value == 2
+    record.close()
+
+
+def test_the_same_message_again_runs_nothing_twice(start: Start, planned: Planned, tmp_path: Path) -> None:
+    """R1, R2: sent by hand while the first copy runs, and after it ended."""
+    fleet, client = start()
+    path = tmp_path / "once"
+    goal, plan = planned(f"goal: once\nsteps:\n  a: {{tool: slow_touch, args: {{path: {path}, seconds: 0.5}}}}")
+    handle = client.submit(goal, plan=plan)
+    until(lambda: len(lines(path)) == 1)
+    url = fleet.settings.redis_url
+    assert url is not None
+    app = make_app(url.get_secret_value(), fleet.settings.namespace)
+    again = [Wake(handle.run_id, "a")] * 5
+    send(app, again)
+    assert client.result(handle.goal_id, WAIT).answer == 1
+    send(app, again)
+    _, marker = run_plan(client, planned, "goal: after\nsteps:\n  a: {tool: noop, args: {value: done}}")
+    assert marker.answer == "done"
+    assert len(lines(path)) == 1
+    assert len(events_of(client, handle.goal_id, "step.started")) == 2
+
+
+def test_redis_loses_everything_and_every_goal_still_ends(start: Start, planned: Planned, tmp_path: Path) -> None:
+    """R8: FLUSHALL in the middle; what is on record is not done again."""
+    fleet, client = start()
+    path = tmp_path / "flushed"
+    goal, plan = planned(
+        f"""
+        goal: flush
+        steps:
+          a: {{tool: touch, args: {{path: {path}, word: a}}}}
+          b: {{tool: slow_touch, args: {{path: {path}, seconds: 1, word: b}}, needs: [a]}}
+          c: {{tool: touch, args: {{path: {path}, word: c}}, needs: [b]}}
+        """
+    )
+    handle = client.submit(goal, plan=plan)
+    until(lambda: lines(path) == ["a", "b"])
+    flush(fleet)
+    end = client.result(handle.goal_id, WAIT)
+    assert end.status is RunStatus.SUCCEEDED
+    found = lines(path)
+    assert found.count("a") == 1
+    assert found.count("c") == 1
+    assert "run.rebuilt" in {event.type.value for event in client.watch(handle.goal_id, timeout=30)}
+
+
+def flush(fleet: EmbeddedFleet) -> None:
+    """Delete everything of this fleet, as FLUSHALL would if it had the server to itself."""
+    import redis
+
+    url = fleet.settings.redis_url
+    assert url is not None
+    client = redis.Redis.from_url(url.get_secret_value())
+    keys = list(client.scan_iter(f"{fleet.settings.namespace}:*", count=1000))
+    client.delete(*keys)
+    client.close()
