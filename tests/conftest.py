@@ -37,7 +37,7 @@ def new_record(request: pytest.FixtureRequest) -> Iterator[Callable[[], str | No
 
     cluster = Cluster()
     cluster.start()
-    yield cluster.new_database
+    yield cluster.new_schema
     cluster.remove()
 
 
