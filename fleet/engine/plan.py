@@ -129,7 +129,9 @@ def _stream(writing: Writing, messages: tuple[Message, ...]) -> Draft:
     """Reads one answer as it comes, and starts what may start."""
     deps, run_id = writing.deps, writing.hold.attempt.context.run
     existing = {i: s for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool"}
-    failed = {i for i, o in deps.live.runs.outcomes(run_id, list(existing)).items() if not o.ok}
+    # What failed in an earlier version may be tried again; what failed in this one, before its planner was asked again,
+    # is a fact for the joiner to see.
+    failed = {i for i, o in deps.live.runs.outcomes(run_id, sorted(writing.earlier)).items() if not o.ok}
     known = {i: s for i, s in existing.items() if i in writing.earlier and i not in failed}
     merger = Merger(existing, failed)
     compiler = LineCompiler(writing.specs, merger.next_id, known, _limits(writing))
