@@ -8,4 +8,4 @@ db = "/data/flower"
 state_save_interval = 3000
 max_tasks = 20000
 purge_offline_workers = 3600
-tasks_columns = "name,uuid,state,args,received,started,runtime,worker"
+tasks_columns = "name,state,args,received,runtime,worker,started,uuid"

@@ -38,7 +38,7 @@ class StepEvents:
         if self.dispatcher is None:
             return
         if isinstance(result, Park):
-            self._send("task-retried", uuid=_uuid(attempt), exception=result.reason[:200], traceback="")
+            self._send("task-retried", uuid=_uuid(attempt), exception=_why(result), traceback="")
             return
         outcome = result.outcome
         if outcome.status is Status.SUCCEEDED:
@@ -52,6 +52,11 @@ class StepEvents:
             self.dispatcher.send(kind, **fields)
         except Exception as lost:
             log.debug("a task event was lost: %s", lost)
+
+
+def _why(park: Park) -> str:
+    """The type of what went wrong, without its message, in which a tool may have put anything."""
+    return park.reason.partition(":")[0][:80] if park.retry else "not now"
 
 
 def _uuid(attempt: Attempt) -> str:

@@ -19,7 +19,7 @@ persistent = True
 db = {db!r}
 state_save_interval = 3000
 max_tasks = 20000
-tasks_columns = "name,uuid,state,args,received,started,runtime,worker"
+tasks_columns = "name,state,args,received,runtime,worker,started,uuid"
 """
 
 
