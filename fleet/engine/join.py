@@ -130,9 +130,14 @@ def add_round(run_id: str, version: int, deps: Deps) -> None:
 
 
 def engine_steps(version: int, deps: Deps) -> list[Step]:
-    """The plan step and the join step of a version."""
+    """The plan step and the join step of a version.
+
+    A further plan waits for the verdict that asks for it: the reason is read from that outcome, and the steps are added
+    before it stands.
+    """
     timeout = deps.settings.model_timeout * 3
-    plan = Step(id=plan_step(version), kind="plan", timeout=timeout)
+    needs = (join_step(version - 1),) if version > 1 else ()
+    plan = Step(id=plan_step(version), kind="plan", needs=needs, timeout=timeout)
     return [plan, joining(version, deps)]
 
 
