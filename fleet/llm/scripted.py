@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
@@ -13,6 +14,8 @@ from fleet.llm.port import ModelFailed, ModelRequest, Reply
 from fleet.llm.turns import Fail, Observation, Turn, read_turns
 
 __all__ = ["Fail", "Observation", "ScriptedModel", "Turn"]
+
+log = logging.getLogger("fleet.scripted")
 
 
 class ScriptedModel:
@@ -44,6 +47,7 @@ class ScriptedModel:
         return reply
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
+        log.info("asked: %s", request.key or request.purpose)  # a witness of each call, apart from the ledger
         turn, text = self._answer(request)
         chunks = _chunks(turn, text)
         clock = _Clock(turn.delay_s * self.time_scale, request.timeout)
