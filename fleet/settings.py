@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dotenv import dotenv_values
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, SecretStr, ValidationError
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from fleet.errors import BadSetting
@@ -64,6 +64,13 @@ class Settings(BaseSettings):
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     flower: bool = Field(default=True, description="whether `fleet up` starts Flower")
     crash_at: str = Field(default="", description="test only: named point at which a worker kills itself")
+
+    @field_validator("redis_url")
+    @classmethod
+    def _by_tcp(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith(("redis://", "rediss://")):
+            raise ValueError("it must be redis://HOST:PORT/NUMBER, or rediss:// for TLS")
+        return url
 
     @property
     def record_url(self) -> str:
@@ -258,6 +265,7 @@ def _sentences(refused: ValidationError, layers: tuple[_Layer, ...]) -> str:
         source = _source_of(name, layers)
         secret = name in _secret_names()
         value = "" if secret else f" is {mask(str(error['input']))!r}"
-        reason = error["msg"][:1].lower() + error["msg"][1:]
+        said = error["msg"].removeprefix("Value error, ")
+        reason = said[:1].lower() + said[1:]
         sentences.append(f"{PREFIX}{name.upper()} (from {source}){value}: {reason}")
     return "; ".join(sentences)

@@ -57,7 +57,8 @@ def _tell(error: Exception) -> int:
         talk(f"fleet: {error}")
         return error.exit_code
     if hasattr(error, "format_message"):  # typer's own, and click's below typer 0.26
-        talk(f"fleet: {error.format_message()}")
+        if error.format_message():  # a bare `fleet` has been given its help instead
+            talk(f"fleet: {error.format_message()}")
         talk("`fleet --help` lists the commands, `fleet COMMAND --help` their options")
         return BAD_USAGE
     talk(f"fleet: this is a bug: {type(error).__name__}: {error}; `fleet --debug ...` shows where")

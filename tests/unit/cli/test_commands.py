@@ -265,3 +265,12 @@ def test_json_takes_values_dataclasses_and_named_tuples() -> None:
 
 def test_main_is_the_entry_point() -> None:
     assert callable(cli.main)
+
+
+def test_a_bare_fleet_shows_its_help_and_says_nothing_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    from fleet.cli.main import main
+
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert "submit" in captured.out + captured.err
+    assert "fleet: \n" not in captured.err

@@ -158,3 +158,11 @@ def test_a_child_process_gets_exactly_these_settings(monkeypatch: pytest.MonkeyP
 def test_the_record_is_a_file_in_the_data_folder_unless_a_url_says_otherwise() -> None:
     assert Settings(data=Path("/d")).record_url == "sqlite:////d/fleet.db"
     assert Settings(database_url=SecretStr("sqlite:///x")).record_url == "sqlite:///x"
+
+
+@pytest.mark.parametrize("url", ["unix:///run/redis.sock", "localhost:6379", "http://:s3cret@example.org"])
+def test_a_redis_url_of_another_kind_is_refused_without_showing_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEET_REDIS_URL", url)
+    with pytest.raises(BadSetting, match=r"FLEET_REDIS_URL .*: it must be redis://HOST:PORT/NUMBER") as refused:
+        load_settings()
+    assert url not in str(refused.value)
