@@ -49,8 +49,3 @@ def jsonable(value: object) -> Any:
 def in_words(answer: object) -> str:
     """An answer for people: text as it is, anything else as JSON."""
     return answer if isinstance(answer, str) else json.dumps(jsonable(answer), indent=2, ensure_ascii=False)
-
-
-def watched() -> bool:
-    """Whether a person looks at stderr, so that a live view makes sense."""
-    return sys.stderr.isatty()

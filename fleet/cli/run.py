@@ -1,9 +1,10 @@
 """The command run: one goal from its words to its answer, on a fleet that is there or on one of its own."""
 
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -11,11 +12,17 @@ from fleet.cli import options, out
 from fleet.cli.goals import producer, settings_of, tell_end
 from fleet.cli.options import AsJson, Data, Fields, Parameters, Timeout
 from fleet.cli.processes import interrupts
-from fleet.cli.view import RunView, line_of, table_of
+from fleet.cli.story import sentence_of
+from fleet.cli.view import RunView, table_of
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fleet.core.events import Event
     from fleet.settings import Settings
+
+MOST_ROWS = 200
+"""Steps that the table of a run that has ended shows."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,31 +56,37 @@ def run(
     raise typer.Exit(tell_end(handle.goal_id, end, json=json))
 
 
-def show(events: "Iterable[Event]") -> RunView:
-    """Shows events on stderr as they come: a live table to a person, plain lines to a pipe."""
-    if not out.watched():
-        view = RunView()
-        for event in events:
-            view = view.hear(event)
-            out.talk(line_of(event))
-        return view
-    return _show_live(events)
+def show(events: "Iterable[Event]", view: RunView | None = None, stream: TextIO | None = None) -> RunView:
+    """Shows events as they come: a live table to a person, plain lines to a pipe. Gives what they add up to.
+
+    view: what is known before the first one. stream: where to; none: stderr.
+    """
+    stream = stream or sys.stderr
+    view = view or RunView()
+    if stream.isatty():
+        return _show_live(events, view, stream)
+    for event in events:
+        view = view.hear(event)
+        stream.write(sentence_of(event, view) + "\n")
+        stream.flush()
+    return view
 
 
-def _show_live(events: "Iterable[Event]") -> RunView:
+def _show_live(events: "Iterable[Event]", view: RunView, stream: TextIO) -> RunView:
     from rich.console import Console
     from rich.live import Live
 
-    views = [RunView()]
-    console = Console(stderr=True)
-    with Live(
-        get_renderable=lambda: table_of(views[-1], time.time(), rows=max(5, console.height - 4)),
-        console=console,
-        refresh_per_second=8,
-    ):
+    views = [view]
+    console = Console(file=stream)
+
+    def table() -> "Table":
+        rows = MOST_ROWS if views[0].ended else max(5, console.height - 4)
+        return table_of(views[0], time.time(), rows)
+
+    with Live(get_renderable=table, console=console, refresh_per_second=8):
         for event in events:
-            views[:] = [views[-1].hear(event)]
-    return views[-1]
+            views[:] = [views[0].hear(event)]
+    return views[0]
 
 
 @contextmanager

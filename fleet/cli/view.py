@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from fleet.core.events import Event
 
+COLUMNS = (("step", 6), ("call", 8), ("needs", 5), ("worker", 6), ("state", 9), ("time", 6), ("note", 8))
+"""Title and least width of each column."""
 STYLES = {
     "succeeded": "green",
     "failed": "red",
@@ -22,6 +24,7 @@ STYLES = {
     "parked": "yellow",
     "waiting": "dim",
 }
+_ROLES = {"plan": "planner", "join": "joiner"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +35,7 @@ class StepView:
     call: str = ""
     needs: tuple[str, ...] = ()
     state: str = "waiting"
+    worker: str = ""
     since: float | None = None
     seconds: float | None = None
     note: str = ""
@@ -44,21 +48,43 @@ class StepView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunView:
-    """A run as its events tell it. steps: in the order of their first mention. ended: a status word, or empty."""
+    """A run as its events tell it. steps: in the order of their first mention. ended: a status word, or empty.
+
+    began: when its first event was, seconds since 1970. took: seconds from there to its end, once it has ended.
+    remarks: what to say of every step of a kind (plan, join) that has nothing else to say.
+    """
 
     steps: Mapping[str, StepView] = field(default_factory=dict)
+    began: float | None = None
     versions: int = 0
     question: str = ""
     ended: str = ""
+    took: float | None = None
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     def hear(self, event: "Event") -> "RunView":
         """The view after one more event. Events that it does not know change nothing."""
+        begun = self if self.began is not None else replace(self, began=event.at)
         take = _HEARD.get(event.type.value)
-        return take(self, event) if take else self
+        return take(begun, event) if take else begun
 
     def with_step(self, name: str, **changes: Any) -> "RunView":
         step = replace(self.steps.get(name, StepView()), **changes)
         return replace(self, steps={**self.steps, name: step})
+
+    def is_of_engine(self, name: str) -> bool:
+        """Whether a step is the planner's or the joiner's, and not one of a plan."""
+        return name.partition(".")[0] in _ROLES
+
+    def who(self, name: str) -> str:
+        """What a step is: the planner, the joiner, or a tool."""
+        known = self.steps.get(name, StepView()).tool
+        return _ROLES.get(name.partition(".")[0]) or known or "step"
+
+    def remark(self, name: str) -> str:
+        """What there is to say of a step beside its state."""
+        note = self.steps[name].note if name in self.steps else ""
+        return note or self.remarks.get(name.partition(".")[0], "")
 
 
 def _added(view: RunView, event: "Event") -> RunView:
@@ -69,7 +95,8 @@ def _added(view: RunView, event: "Event") -> RunView:
 def _started(view: RunView, event: "Event") -> RunView:
     attempt = int(event.data.get("attempt") or 1)
     note = f"attempt {attempt}" if attempt > 1 else ""
-    return view.with_step(event.step, state="running", since=event.at, seconds=None, note=note)
+    worker = _text(event, "worker").partition(".")[0]
+    return view.with_step(event.step, state="running", worker=worker, since=event.at, seconds=None, note=note)
 
 
 def _parked(view: RunView, event: "Event") -> RunView:
@@ -82,8 +109,20 @@ def _lost(view: RunView, event: "Event") -> RunView:
 
 def _step_ended(view: RunView, event: "Event") -> RunView:
     note = ": ".join(part for part in (_text(event, "type"), _text(event, "message")) if part)
-    seconds = float(event.data.get("seconds") or 0.0)
-    return view.with_step(event.step, state=_text(event, "status"), seconds=seconds, note=note)
+    state = _text(event, "status")
+    return view.with_step(event.step, state=state, seconds=_seconds(view, event), note=note or _again(view, event))
+
+
+def _seconds(view: RunView, event: "Event") -> float:
+    """How long the step took: as its worker measured it, else from its start to its end."""
+    since = view.steps.get(event.step, StepView()).since
+    return float(event.data.get("seconds") or (max(0.0, event.at - since) if since is not None else 0.0))
+
+
+def _again(view: RunView, event: "Event") -> str:
+    """What a step that was tried again keeps to say once it has ended."""
+    note = view.steps.get(event.step, StepView()).note
+    return note if note.startswith("attempt") else ""
 
 
 def _planned(view: RunView, event: "Event") -> RunView:
@@ -99,7 +138,8 @@ def _answered(view: RunView, event: "Event") -> RunView:
 
 
 def _ended(view: RunView, event: "Event") -> RunView:
-    return replace(view, ended=_text(event, "status"), question="")
+    took = event.at - view.began if view.began is not None else 0.0
+    return replace(view, ended=_text(event, "status"), question="", took=took)
 
 
 _HEARD = {
@@ -129,12 +169,13 @@ def table_of(view: RunView, now: float, rows: int = 30) -> "Table":
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_edge=False, caption=summary(view), caption_justify="left")
-    for title, width in (("step", 6), ("call", 8), ("needs", 5), ("state", 9), ("time", 7), ("note", 8)):
+    for title, width in COLUMNS:
         table.add_column(title, overflow="ellipsis", no_wrap=True, min_width=width)
     for name, step in _worth_showing(view, rows):
         state = Text(step.state, style=STYLES.get(step.state, ""))
-        needs, call = " ".join(step.needs), step.call or step.tool
-        table.add_row(Text(name), Text(call), Text(needs), state, Text(step.elapsed(now)), Text(step.note))
+        call = view.who(name) if view.is_of_engine(name) else step.call or step.tool
+        plain = (name, call, " ".join(step.needs), step.worker), (step.elapsed(now), view.remark(name))
+        table.add_row(*map(Text, plain[0]), state, *map(Text, plain[1]))
     return table
 
 
