@@ -21,6 +21,7 @@ from uuid import uuid4
 from job import TOOLS, TURNS, goal
 from pydantic import SecretStr
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 from tools import CORPUS, DATABASE
 
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(folder: Path, latency: float, hurried: list[EmbeddedFleet]) -> int:
     began = time.monotonic()
+    _say(f"Starting a fleet: Redis, {WORKERS} workers, a scheduler.", "dim")
     fleet = EmbeddedFleet(_settings(folder), talk=_say)
     hurried.append(fleet)
     with fleet:
@@ -119,8 +121,8 @@ def _settings(folder: Path) -> Settings:
 
 
 def _tell_fleet(fleet: EmbeddedFleet, seconds: float) -> None:
-    processes = ", ".join(f"{name} (pid {pid})" for name, pid in sorted(fleet.pids().items()))
-    _say(f"The fleet is up after {seconds:.1f} s: {processes}; Redis at {fleet.addresses()['redis']}.")
+    processes = ", ".join(f"{name} {pid}" for name, pid in fleet.pids().items())
+    _say(f"It is up after {seconds:.1f} s; its processes: {processes}", "dim")
 
 
 def _tell_answer(end: End, index: DocumentIndex) -> bool:
@@ -131,16 +133,18 @@ def _tell_answer(end: End, index: DocumentIndex) -> bool:
     _say("\nAnswer", "bold green")
     _say(str(end.answer))
     _say("\nSources, each read again just now where the answer says it is", "bold green")
-    return all([_tell_source(source, index) for source in sources])
+    found = {source: _read(source, index) for source in sources}
+    for source, sentence in found.items():
+        _say_beside(source, sentence or "is not there")
+    return all(found.values())
 
 
-def _tell_source(source: str, index: DocumentIndex) -> bool:
+def _read(source: str, index: DocumentIndex) -> str:
+    """The sentence that a source names, or an empty text."""
     try:
-        _say(f"  {source:<30} {index.read(source)}")
-    except ToolFailed as missing:
-        _say(f"  {source:<30} is not there: {missing}", "red")
-        return False
-    return True
+        return index.read(source)
+    except ToolFailed:
+        return ""
 
 
 def _tell_cost(status: GoalStatus) -> None:
@@ -168,6 +172,17 @@ def _tell_time(view: RunView) -> None:
 def _most_at_once(view: RunView) -> int:
     spans = [(step.since, step.since + step.seconds) for step in view.steps.values() if step.since and step.seconds]
     return max((sum(start <= at < end for start, end in spans) for at, _ in spans), default=0)
+
+
+def _say_beside(name: str, text: str) -> None:
+    """A name and a text beside it, which keeps its column where a terminal breaks it into lines."""
+    if not console.is_terminal:
+        _say(f"  {name:<28} {text}")
+        return
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(min_width=30, no_wrap=True)
+    grid.add_row(Text(f"  {name}"), Text(text))
+    console.print(grid)
 
 
 def _say(text: str, style: str = "") -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.cli.out import printable
+from fleet.core.ids import JOIN, PLAN
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (("step", 6), ("call", 8), ("needs", 5), ("worker", 6), ("state", 9), ("time", 6), ("note", 8))
 """Title and least width of each column."""
+NOTE_WIDTH = 16
+"""Characters of the longest note that takes no room from the calls."""
 STYLES = {
     "succeeded": "green",
     "failed": "red",
@@ -168,10 +171,14 @@ def table_of(view: RunView, now: float, rows: int = 30) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, show_edge=False, caption=summary(view), caption_justify="left")
+    table = Table(box=None, pad_edge=False, show_edge=False, expand=True, caption=summary(view), caption_justify="left")
+    shown = _worth_showing(view, rows)
+    wide = {"call": 3}
+    if max((len(view.remark(name)) for name, _ in shown), default=0) > NOTE_WIDTH:
+        wide["note"] = 2
     for title, width in COLUMNS:
-        table.add_column(title, overflow="ellipsis", no_wrap=True, min_width=width)
-    for name, step in _worth_showing(view, rows):
+        table.add_column(title, overflow="ellipsis", no_wrap=True, min_width=width, ratio=wide.get(title))
+    for name, step in shown:
         state = Text(step.state, style=STYLES.get(step.state, ""))
         call = view.who(name) if view.is_of_engine(name) else step.call or step.tool
         plain = (name, call, " ".join(step.needs), step.worker), (step.elapsed(now), view.remark(name))
@@ -187,17 +194,29 @@ def summary(view: RunView) -> str:
     told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     parts = [f"plan {view.versions}" if view.versions else "planning", told]
     parts += [f"asks: {view.question}"] if view.question else []
-    parts += [view.ended] if view.ended else []
+    parts += [f"ended: {view.ended}"] if view.ended else []
     return "; ".join(part for part in parts if part)
 
 
 def _worth_showing(view: RunView, rows: int) -> list[tuple[str, StepView]]:
-    steps = list(view.steps.items())
+    steps = _in_order(view)
     if len(steps) <= rows:
         return steps
     order = {"running": 0, "parked": 1, "failed": 2, "lost": 2, "waiting": 3}
     chosen = sorted(range(len(steps)), key=lambda at: (order.get(steps[at][1].state, 4), at))[:rows]
     return [steps[at] for at in sorted(chosen)]
+
+
+def _in_order(view: RunView) -> list[tuple[str, StepView]]:
+    """The steps with each joiner behind those that it waits for, though it was known before them."""
+    ordered: list[tuple[str, StepView]] = []
+    joiners: list[tuple[str, StepView]] = []
+    for name, step in view.steps.items():
+        if name.startswith(PLAN):
+            ordered += joiners
+            joiners = []
+        (joiners if name.startswith(JOIN) else ordered).append((name, step))
+    return ordered + joiners
 
 
 def _text(event: "Event", name: str) -> str:
