@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     telemetry: str = Field(default="off", pattern="^(off|console|otlp)$", description="where spans go")
     log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
     flower: bool = Field(default=True, description="whether `fleet up` starts Flower")
-    crash_at: str = Field(default="", description="test only: named point at which a worker kills itself")
+    crash_at: Path | None = Field(default=None, description="test only: folder of named points that kill a worker")
 
     @field_validator("redis_url")
     @classmethod

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from fleet.client import Fleet
+from fleet.embedded.child import Backoff
 from fleet.embedded.fleet import EmbeddedFleet
 from fleet.settings import Settings
 
@@ -36,7 +37,7 @@ def settings_for(folder: Path, redis_url: str, database_url: str | None = None, 
 @contextmanager
 def running(settings: Settings) -> Iterator[tuple[EmbeddedFleet, Fleet]]:
     """A fleet that serves, and a client of it."""
-    with EmbeddedFleet(settings) as fleet:
+    with EmbeddedFleet(settings, backoff=Backoff(base=0.05, cap=0.2)) as fleet:
         fleet.wait_ready()
         with Fleet.connect(fleet.settings) as client:
             yield fleet, client

@@ -13,7 +13,7 @@ from types import TracebackType
 from pydantic import SecretStr
 
 from fleet.embedded.attach import REDIS_FOLDER
-from fleet.embedded.child import ChildSpec, last_line
+from fleet.embedded.child import Backoff, ChildSpec, last_line
 from fleet.embedded.flower import Flower, flower
 from fleet.embedded.folder import DataFolder, FleetNote
 from fleet.embedded.ready import Ready, enough_workers, migrate
@@ -32,7 +32,8 @@ class EmbeddedFleet:
 
     settings: once entered, with the URLs of the running Redis and of the record. migrate: brings the record of a URL
     to the newest schema. ready: says whether so many workers serve. command: what `worker --name wN` and `scheduler`
-    are appended to. talk: gets sentences for people.
+    are appended to. talk: gets sentences for people. backoff: before what died is
+    started again.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class EmbeddedFleet:
         ready: Ready = enough_workers,
         command: Sequence[str] = COMMAND,
         talk: Callable[[str], None] = lambda sentence: None,
+        backoff: Backoff | None = None,
     ) -> None:
         self.settings = settings
         self.flower: Flower | None = None
@@ -50,7 +52,7 @@ class EmbeddedFleet:
         self._ready = ready
         self._command = tuple(command)
         self._talk = talk
-        self._supervisor = Supervisor(on_change=self._note)
+        self._supervisor = Supervisor(backoff, on_change=self._note)
         self._folder = DataFolder(settings.data)
         self._server: RedisServer | None = None
         self._noting = threading.Lock()

@@ -37,13 +37,13 @@ class LedgeredModel:
         row = await asyncio.to_thread(self._open, key, request)
         if row.state == "done":
             return Reply.model_validate(row.response)
-        self._deps.crash.reached("before_effect")
+        self._deps.crash.reached(self._attempt.step.kind, "before_effect")
         try:
             reply = await self._model.complete(self._keyed(request, row))
         except ModelFailed as failed:
             await asyncio.to_thread(self._failed, key, failed)
             raise
-        self._deps.crash.reached("after_effect")
+        self._deps.crash.reached(self._attempt.step.kind, "after_effect")
         await asyncio.to_thread(self._done, key, reply)
         return reply
 
@@ -56,11 +56,11 @@ class LedgeredModel:
             yield reply.text
             yield reply
             return
-        self._deps.crash.reached("before_effect")
+        self._deps.crash.reached(self._attempt.step.kind, "before_effect")
         try:
             async for item in self._model.stream(self._keyed(request, row)):
                 if isinstance(item, Reply):
-                    self._deps.crash.reached("after_effect")
+                    self._deps.crash.reached(self._attempt.step.kind, "after_effect")
                     await asyncio.to_thread(self._done, key, item)
                 yield item
         except ModelFailed as failed:

@@ -1,6 +1,7 @@
 """Named points at which a process kills itself, so that a test can crash it exactly there.
 
-The setting `crash_at` is `point:file`: the first process to reach the point creates the file and dies; the rest go on.
+The setting `crash_at` is a folder. A file `kind.point` in it (kind being that of the step: plan, tool or join) arms
+that point: the first process to reach it takes the file away and dies.
 """
 
 import os
@@ -9,17 +10,16 @@ from pathlib import Path
 
 
 class CrashPoints:
-    """Does nothing where no point is set."""
+    """Does nothing where no folder is set."""
 
-    def __init__(self, crash_at: str) -> None:
-        self._point, _, marker = crash_at.partition(":")
-        self._marker = Path(marker) if marker else None
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
 
-    def reached(self, point: str) -> None:
-        if not self._marker or point != self._point:
+    def reached(self, kind: str, point: str) -> None:
+        if self._folder is None:
             return
         try:
-            self._marker.touch(exist_ok=False)
-        except FileExistsError:
+            (self._folder / f"{kind}.{point}").unlink()
+        except FileNotFoundError:
             return
         os.kill(os.getpid(), signal.SIGKILL)

@@ -35,7 +35,7 @@ class Deps:
     telemetry: Telemetry
     send: Callable[[Iterable[Wake]], None]
     portal: Portal = field(default_factory=Portal)
-    crash: CrashPoints = field(default_factory=lambda: CrashPoints(""))
+    crash: CrashPoints = field(default_factory=lambda: CrashPoints(None))
     clock: Callable[[], float] = time.time
     chance: Callable[[], float] = random.random
     goal_of: Callable[[str], GoalRecord] = field(init=False)

@@ -112,7 +112,7 @@ def _heed(hold: Hold, verdict: Verdict, goal: Goal, plans: Mapping[int, Plan], d
                     status=RunStatus.FAILED, reason=EndReason.TOO_MANY_REPLANS, answer=partial, detail=detail
                 )  # fmt: skip
                 return _settled(hold, deps, end, said)
-            deps.crash.reached("mid_replan")
+            deps.crash.reached("join", "mid_replan")
             add_round(run_id, version + 1, deps)
             return _settled(hold, deps, None, said)
         case Ask(question=question):

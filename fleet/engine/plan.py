@@ -187,7 +187,7 @@ def _take(writing: Writing, draft: Draft, line: Step | tuple[Problem, ...]) -> N
     run_id = writing.hold.attempt.context.run
     writing.deps.record.plans.note_steps(run_id, writing.version, [kept])
     writing.deps.send(writing.deps.live.runs.add(run_id, [kept]))
-    writing.deps.crash.reached("mid_plan_stream")
+    writing.deps.crash.reached("plan", "mid_plan_stream")
 
 
 def _finish(writing: Writing, draft: Draft) -> Plan | tuple[Problem, ...]:

@@ -48,7 +48,7 @@ class Slot:
         attempt, wakes = self._deps.live.steps.claim(self._place, woken)
         carried = 0
         while attempt is not None:
-            self._deps.crash.reached("after_claim")
+            self._deps.crash.reached(attempt.step.kind, "after_claim")
             self._send(wakes)
             following = self._run(attempt, until)
             attempt, wakes = following.attempt, following.wakes
@@ -99,7 +99,7 @@ class Slot:
         if end is not None:
             wanted = end
             end = self._patiently(lambda: finish.on_record(run, wanted, self._deps))
-        self._deps.crash.reached("after_journal")
+        self._deps.crash.reached(attempt.step.kind, "after_journal")
         return Settle(outcome=stands, end=end, journal="done")
 
     def _write(self, hold: Hold, result: Result, until: float) -> Next:
@@ -116,7 +116,7 @@ class Slot:
 
     def _after(self, attempt: Attempt, result: Result, following: Next) -> None:
         """(3) What is left to do once the outcome stands."""
-        self._deps.crash.reached("after_commit")
+        self._deps.crash.reached(attempt.step.kind, "after_commit")
         run = attempt.context.run
         if following.answer not in (Answer.COMMITTED, Answer.PARKED):
             log.info("outcome was late: %s", following.answer, extra=_about(attempt))
@@ -134,7 +134,7 @@ class Slot:
             self._deps.send(wakes)
         except Exception as lost:
             log.warning("a message was not sent, the sweeper will: %s", lost)
-        self._deps.crash.reached("after_send")
+        self._deps.crash.reached("any", "after_send")
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Ask a store that is away until it answers; give up only when the worker is being stopped."""

@@ -84,15 +84,15 @@ def _guarded(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, dep
 def _ahead(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: Deps) -> Outcome:
     """A billed or writing call is written ahead under (run, step, 0), and answered from there if it was made before."""
     if not _billed(tool):
-        deps.crash.reached("before_effect")
+        deps.crash.reached("tool", "before_effect")
         outcome = _call(tool, args, hold, secrets, deps)
-        deps.crash.reached("after_effect")
+        deps.crash.reached("tool", "after_effect")
         return outcome
     ledger = deps.record.ledger
     row = _opened(tool, hold.attempt, deps)
     if row.state == "done":
         return Outcome.model_validate(row.response)
-    deps.crash.reached("before_effect")
+    deps.crash.reached("tool", "before_effect")
     try:
         outcome = _call(tool, args, hold, secrets, deps)
     except ToolFailed as wrong:
@@ -100,7 +100,7 @@ def _ahead(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps:
             raise ToolFailed("in_doubt", wrong.failure.message, FailureClass.IN_DOUBT) from None
         ledger.failed(row.key, secrets.masked(wrong.failure), Usage(calls=1))
         raise
-    deps.crash.reached("after_effect")
+    deps.crash.reached("tool", "after_effect")
     used = Usage(calls=1, money=tool.spec.cost)
     ledger.done(row.key, outcome.model_dump(mode="json", exclude_defaults=True), used)
     return outcome

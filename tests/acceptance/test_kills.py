@@ -18,27 +18,47 @@ from tests.acceptance.conftest import WAIT, Planned, lines, run_plan, states, un
 from tests.fleets import running, settings_for
 from tests.servers import RedisProcess
 
-Running = tuple[EmbeddedFleet, Fleet]
-Start = Callable[..., Running]
+Arm = Callable[[str], Callable[[], bool]]
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("points")
+
+
+@pytest.fixture(scope="module")
+def victims(
+    redis_server: RedisProcess,
+    new_record: Callable[[], str | None],
+    script: Path,
+    points: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[EmbeddedFleet, Fleet]]:
+    """A fleet of two workers that are killed, and started again by their supervisor."""
+    folder = tmp_path_factory.mktemp("victims")
+    with running(settings_for(folder, redis_server.url, new_record(), model_script=script, crash_at=points)) as both:
+        yield both
 
 
 @pytest.fixture
-def start(
-    redis_server: RedisProcess, new_record: Callable[[], str | None], tmp_path: Path, script: Path
-) -> Iterator[Start]:
-    """Starts a fleet of its own; crash_at names a point at which the first worker to reach it dies."""
-    from contextlib import ExitStack
+def fleet(victims: tuple[EmbeddedFleet, Fleet]) -> EmbeddedFleet:
+    return victims[0]
 
-    with ExitStack() as stack:
 
-        def begin(crash: str = "", **more: object) -> Running:
-            crash_at = f"{crash}:{tmp_path / 'crashed'}" if crash else ""
-            settings = settings_for(
-                tmp_path / "fleet", redis_server.url, new_record(), model_script=script, crash_at=crash_at, **more
-            )
-            return stack.enter_context(running(settings))
+@pytest.fixture
+def client(victims: tuple[EmbeddedFleet, Fleet]) -> Fleet:
+    return victims[1]
 
-        yield begin
+
+@pytest.fixture
+def arm(points: Path) -> Arm:
+    """Arms a crash point; what it gives says whether the point killed somebody."""
+
+    def at(point: str) -> Callable[[], bool]:
+        (points / point).touch()
+        return lambda: not (points / point).exists()
+
+    return at
 
 
 def events_of(client: Fleet, goal_id: str, kind: str) -> list[str]:
@@ -51,38 +71,58 @@ def record_of(fleet: EmbeddedFleet) -> Record:
 
 @pytest.mark.parametrize("point", ["after_claim", "before_effect", "after_effect", "after_journal", "after_commit"])
 def test_a_worker_killed_at_any_point_of_a_tool_step_loses_nothing(
-    start: Start, planned: Planned, tmp_path: Path, point: str
+    fleet: EmbeddedFleet, client: Fleet, arm: Arm, planned: Planned, tmp_path: Path, point: str
 ) -> None:
     """R1, R5: once the outcome is on record the tool is not called again."""
-    fleet, client = start(point)
+    restarts = sum(fleet.counts().values())
+    fired = arm(f"tool.{point}")
     path = tmp_path / "touched"
     _, end = run_plan(client, planned, f"goal: touch\nsteps:\n  a: {{tool: touch, args: {{path: {path}}}}}")
-    assert (tmp_path / "crashed").exists(), "the fault did not fire"
-    assert sum(fleet.counts().values()) == 1
+    assert fired(), "the fault did not fire"
+    until(lambda: sum(fleet.counts().values()) == restarts + 1)
     assert end.status is RunStatus.SUCCEEDED
     assert len(lines(path)) == (2 if point == "after_effect" else 1)
 
 
-@pytest.mark.parametrize("point", ["before_effect", "after_effect", "after_journal", "mid_plan_stream", "mid_replan"])
-def test_a_worker_killed_around_a_model_call_pays_once(start: Start, tmp_path: Path, point: str) -> None:
+@pytest.mark.parametrize(
+    "point",
+    [
+        "plan.after_claim",
+        "plan.before_effect",
+        "plan.mid_plan_stream",
+        "plan.after_effect",
+        "plan.after_journal",
+        "plan.after_commit",
+        "join.before_effect",
+        "join.after_effect",
+        "join.mid_replan",
+        "join.after_journal",
+        "join.after_commit",
+        "any.after_send",
+    ],
+)
+def test_a_worker_killed_around_a_model_call_pays_once(
+    fleet: EmbeddedFleet, client: Fleet, arm: Arm, point: str
+) -> None:
     """R1: a call whose row is done is answered from the ledger; one that was open is issued again and counted."""
-    fleet, client = start(point)
+    fired = arm(point)
     goal_id = client.submit(Goal(objective=turns.REPLAN)).goal_id
     end = client.result(goal_id, WAIT)
-    assert (tmp_path / "crashed").exists(), "the fault did not fire"
+    assert fired(), "the fault did not fire"
     assert (end.status, end.answer) == (RunStatus.SUCCEEDED, "4 letters")
     record = record_of(fleet)
     rows = record.ledger.rows(client.status(goal_id).run_id)
     record.close()
     assert len(rows) == 4
     assert all(row.state == "done" for row in rows)
-    in_the_middle = point in ("before_effect", "after_effect", "mid_plan_stream")
+    in_the_middle = point.endswith(("before_effect", "after_effect", "mid_plan_stream"))
     assert sum(row.reissues for row in rows) == (1 if in_the_middle else 0)
 
 
-def test_a_write_in_doubt_is_not_repeated(start: Start, planned: Planned, tmp_path: Path) -> None:
+def test_a_write_in_doubt_is_not_repeated(
+    fleet: EmbeddedFleet, client: Fleet, planned: Planned, tmp_path: Path
+) -> None:
     """R4: the worker died between the effect and its record: a person or a policy decides, not a retry."""
-    _, client = start()
     path = tmp_path / "written"
     _, end = run_plan(
         client, planned, f"goal: write\nsteps:\n  a: {{tool: write_once, args: {{path: {path}, die: true}}}}"
@@ -92,9 +132,10 @@ def test_a_write_in_doubt_is_not_repeated(start: Start, planned: Planned, tmp_pa
     assert "in_doubt" in end.detail
 
 
-def test_a_step_that_kills_its_workers_is_dead_after_three(start: Start, planned: Planned, tmp_path: Path) -> None:
+def test_a_step_that_kills_its_workers_is_dead_after_three(
+    fleet: EmbeddedFleet, client: Fleet, planned: Planned, tmp_path: Path
+) -> None:
     """R10: counted by step; the cause is on record, and the rest of the run goes on."""
-    fleet, client = start()
     path = tmp_path / "kills"
     goal_id, end = run_plan(
         client,
@@ -109,9 +150,10 @@ def test_a_step_that_kills_its_workers_is_dead_after_three(start: Start, planned
     record.close()
 
 
-def test_a_frozen_worker_cannot_replace_an_outcome_that_stands(start: Start, planned: Planned, tmp_path: Path) -> None:
+def test_a_frozen_worker_cannot_replace_an_outcome_that_stands(
+    fleet: EmbeddedFleet, client: Fleet, planned: Planned, tmp_path: Path
+) -> None:
     """R3: SIGSTOP past the lease, another finishes, SIGCONT: one row, one outcome; the late one is refused."""
-    fleet, client = start()
     path = tmp_path / "slow"
     goal, plan = planned(f"goal: slow\nsteps:\n  a: {{tool: slow_touch, args: {{path: {path}, seconds: 0.5}}}}")
     handle = client.submit(goal, plan=plan)
@@ -122,7 +164,7 @@ def test_a_frozen_worker_cannot_replace_an_outcome_that_stands(start: Start, pla
     end = client.result(handle.goal_id, WAIT)
     fleet.kill(frozen, SIGCONT)
     assert end.answer == 2
-    log = tmp_path / "fleet" / "logs" / f"{frozen}.log"
+    log = fleet.settings.data / "logs" / f"{frozen}.log"
     until(lambda: "outcome was late" in log.read_text())
     record = record_of(fleet)
     assert record.outcomes.count(handle.run_id) == 2
@@ -132,9 +174,10 @@ def test_a_frozen_worker_cannot_replace_an_outcome_that_stands(start: Start, pla
     record.close()
 
 
-def test_the_same_message_again_runs_nothing_twice(start: Start, planned: Planned, tmp_path: Path) -> None:
+def test_the_same_message_again_runs_nothing_twice(
+    fleet: EmbeddedFleet, client: Fleet, planned: Planned, tmp_path: Path
+) -> None:
     """R1, R2: sent by hand while the first copy runs, and after it ended."""
-    fleet, client = start()
     path = tmp_path / "once"
     goal, plan = planned(f"goal: once\nsteps:\n  a: {{tool: slow_touch, args: {{path: {path}, seconds: 0.5}}}}")
     handle = client.submit(goal, plan=plan)
@@ -152,9 +195,10 @@ def test_the_same_message_again_runs_nothing_twice(start: Start, planned: Planne
     assert len(events_of(client, handle.goal_id, "step.started")) == 2
 
 
-def test_redis_loses_everything_and_every_goal_still_ends(start: Start, planned: Planned, tmp_path: Path) -> None:
+def test_redis_loses_everything_and_every_goal_still_ends(
+    fleet: EmbeddedFleet, client: Fleet, planned: Planned, tmp_path: Path
+) -> None:
     """R8: FLUSHALL in the middle; what is on record is not done again."""
-    fleet, client = start()
     path = tmp_path / "flushed"
     goal, plan = planned(
         f"""
