@@ -14,6 +14,7 @@ from fleet.cli.options import AsJson, Data, Fields, Parameters, Timeout
 from fleet.cli.processes import interrupts
 from fleet.cli.story import sentence_of
 from fleet.cli.view import RunView, table_of
+from fleet.errors import ModelUnavailable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,7 +43,7 @@ def run(
 
     settings = settings_of(data)
     goal, plan = read_goal(what, options.fields(with_), options.parameters(set_), settings)
-    with _fleet(settings) as there, producer(there) as fleet:
+    with _fleet(settings, planned=plan is not None) as there, producer(there) as fleet:
         handle = fleet.submit(goal, plan=plan)
         out.talk(f"goal {handle.goal_id}")
         try:
@@ -90,14 +91,20 @@ def _show_live(events: "Iterable[Event]", view: RunView, stream: TextIO) -> RunV
 
 
 @contextmanager
-def _fleet(settings: "Settings") -> "Iterator[Settings]":
-    """The settings of a fleet that runs: the one that is there, else one for as long as this lasts."""
-    from fleet.embedded.attach import attach
+def _fleet(settings: "Settings", *, planned: bool) -> "Iterator[Settings]":
+    """The settings of a fleet that runs: the one that is there, else one for as long as this lasts.
 
-    there = settings if settings.redis_url is not None else attach(settings)
+    planned: whether no planner is needed. Raises ModelUnavailable where a fleet would be started that has none.
+    """
+    from fleet.embedded.attach import attach
+    from fleet.embedded.ready import serving
+
+    there = attach(settings) if settings.redis_url is None else settings if serving(settings) else None
     if there is not None:
         yield there
         return
+    if not (planned or settings.planner_model or settings.model_script):
+        raise ModelUnavailable("no planner is configured: set FLEET_PLANNER_MODEL, or run a plan file")
     from fleet.embedded.fleet import EmbeddedFleet
 
     out.talk(f"starting a fleet on {settings.data.absolute()}")

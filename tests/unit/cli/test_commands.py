@@ -267,10 +267,15 @@ def test_main_is_the_entry_point() -> None:
     assert callable(cli.main)
 
 
-def test_a_bare_fleet_shows_its_help_and_says_nothing_empty(capsys: pytest.CaptureFixture[str]) -> None:
-    from fleet.cli.main import main
+def test_a_bare_fleet_shows_its_help_and_says_nothing_empty(fleet: Command) -> None:
+    said = fleet()
+    assert said.code == 2
+    assert "submit" in said.out + said.err
+    assert "fleet: \n" not in said.err
 
-    assert main([]) == 2
-    captured = capsys.readouterr()
-    assert "submit" in captured.out + captured.err
-    assert "fleet: \n" not in captured.err
+
+def test_words_without_a_planner_are_refused_before_a_fleet_is_started(fleet: Command, folder: Path) -> None:
+    said = fleet("run", "Say hello")
+    assert said.code == 10
+    assert "FLEET_PLANNER_MODEL" in said.err
+    assert list(folder.iterdir()) == []
