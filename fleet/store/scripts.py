@@ -8,11 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import (
+    ClusterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 
 from fleet.errors import StoreUnreachable
 
 LUA = Path(__file__).parent / "lua"
+PASSING = (OutOfMemoryError, ReadOnlyError, ClusterDownError)
+"""What the client names by a class of its own, without the server's code in its text."""
+REFUSALS = (
+    "OOM",
+    "READONLY",
+    "MISCONF",
+    "LOADING",
+    "MASTERDOWN",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOREPLICAS",
+    "BUSY ",
+    "NOPERM",
+)
 
 
 class EpochLost(StoreUnreachable):
@@ -40,7 +61,7 @@ def guarded(call: Callable[[], Any]) -> Any:
     except ResponseError as refused:
         if str(refused).startswith("NOEPOCH"):
             raise EpochLost(f"Redis holds no live state: {refused}; a scheduler will rebuild it") from None
-        if str(refused).startswith(("OOM", "READONLY", "MISCONF", "LOADING", "MASTERDOWN", "NOAUTH", "WRONGPASS")):
+        if isinstance(refused, PASSING) or str(refused).startswith(REFUSALS):
             raise StoreUnreachable(f"Redis refuses: {refused}") from None
         raise
     except RedisError as broken:
