@@ -9,7 +9,7 @@ from fleet.errors import StoreUnreachable
 from fleet.store.steps import Place
 
 log = logging.getLogger("fleet.heartbeat")
-PAGE = 500
+PAGE = 200
 
 
 class Heartbeat:

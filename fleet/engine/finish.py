@@ -23,7 +23,9 @@ def on_record(run: str, end: End, deps: Deps) -> End:
 
 
 def cancelled(run: str, deps: Deps) -> bool:
-    """End a run of which nothing is open any more after it was cancelled; False when it had ended. Safe to do twice."""
+    """End a run that was cancelled, once nothing of it runs; False while something does. Safe to do twice."""
+    if deps.live.runs.cancel(run):
+        return False
     why = EndReason(deps.live.runs.about(run).get("why", EndReason.CANCELLED))
     status = RunStatus.CANCELLED if why is EndReason.CANCELLED else RunStatus.FAILED
     return deps.live.runs.end(run, on_record(run, End(status=status, reason=why), deps))

@@ -1,9 +1,10 @@
 """Runs a join step: looks at what a plan came to, and finishes, replans or asks."""
 
+import logging
 from collections.abc import Mapping
 
 from fleet.core.goal import Goal
-from fleet.core.ids import join_step, plan_step, version_of
+from fleet.core.ids import JOIN, RunId, StepId, join_step, plan_step, version_of
 from fleet.core.outcome import Failure, FailureClass, Outcome, Status
 from fleet.core.plan import Plan, Problem, Step
 from fleet.core.run import End, EndReason, RunStatus
@@ -20,6 +21,7 @@ from fleet.planning.prompts import joiner_messages, repair_messages
 from fleet.planning.verdicts import parse_verdict
 from fleet.store.runs import RunClosed
 
+log = logging.getLogger("fleet.join")
 REASONS = {
     "no_progress": EndReason.NO_PROGRESS,
     "plan_rejected": EndReason.PLAN_REJECTED,
@@ -118,6 +120,38 @@ def _heed(hold: Hold, verdict: Verdict, goal: Goal, plans: Mapping[int, Plan], d
         case Ask(question=question):
             answers.ask(run_id, hold.attempt.step.id, question, deps)
             return _settled(hold, deps, None, said)
+
+
+def end_without(run_id: RunId, step: StepId, stands: Outcome, deps: Deps) -> End | None:
+    """How a run ends whose join step came to `stands` without its end: it was lost, or failed in the engine.
+
+    None for any other step, for a verdict after which the run goes on, and where the run is being cancelled anyway.
+    """
+    if not step.startswith(JOIN) or deps.live.runs.about(run_id).get("status") == RunStatus.CANCELLING:
+        return None
+    verdict = stands.value if isinstance(stands.value, dict) else {}
+    if verdict.get("kind") in ("replan", "ask"):
+        return None
+    if verdict.get("kind") == "finish":
+        return End(status=RunStatus.SUCCEEDED, reason=EndReason.FINISHED, answer=verdict.get("answer"))
+    plans = {plan.version: plan for plan in deps.record.plans.all(run_id)}
+    if stands.ok and deps.goal_of(run_id).goal.loop == "plan" and 1 in plans:
+        return collect.end_of(plans[1], run_id, deps)
+    return End(
+        status=RunStatus.FAILED,
+        reason=EndReason.JOINER_FAILED,
+        answer=_kept(plans, run_id, deps),
+        detail=stands.failure.message if stands.failure else "",
+    )
+
+
+def _kept(plans: Mapping[int, Plan], run_id: RunId, deps: Deps) -> Json:
+    """The best partial result, unless it can't be read: a run has to end all the same."""
+    try:
+        return collect.partial(plans, run_id, deps)
+    except Exception:
+        log.exception("no partial result", extra={"run": run_id})
+        return None
 
 
 def add_round(run_id: str, version: int, deps: Deps) -> None:

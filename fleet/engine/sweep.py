@@ -1,15 +1,18 @@
 """One sweep: takes back what ran out, tells what was not told, wakes what is due. Idempotent."""
 
 import logging
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from fleet.core.ids import Fence, RunId, StepId, WorkerId
 from fleet.core.outcome import Failure, FailureClass, Outcome, Status
 from fleet.core.run import EndReason
-from fleet.engine import cancel, finish
+from fleet.engine import cancel, finish, join
 from fleet.engine.deps import Deps
+from fleet.errors import StoreUnreachable
 from fleet.store.steps import Lost
 
+T = TypeVar("T")
 log = logging.getLogger("fleet.sweep")
 RUNS_A_SWEEP = 200
 
@@ -24,18 +27,32 @@ class Swept(NamedTuple):
     filed: int = 0
 
 
-def sweep(deps: Deps) -> Swept:
-    reaped, buried = _reap(deps)
+def sweep(deps: Deps, *, reap: bool = True) -> Swept:
+    """reap: False leaves leases alone that ran out, after a silence of Redis in which nobody could renew one.
+
+    What goes wrong with one run is logged, and does not keep the others waiting. Raises StoreUnreachable.
+    """
+    reaped, buried = _reap(deps) if reap else (0, 0)
     due, wakes = deps.live.steps.due()
     deps.send(wakes)
-    _go_on(deps)
+    _each(deps.live.runs.cascading(), lambda run: _cascade(run, deps))
+    _each(deps.live.runs.cancelling(), lambda run: finish.cancelled(run, deps))
+    _each(deps.live.runs.overdue(), lambda run: cancel.cancel(run, deps, EndReason.DEADLINE))
     untold = deps.live.steps.untold()
     deps.send(untold)
-    filed = 0
-    for run in deps.live.runs.ended(RUNS_A_SWEEP):
-        finish.file_events(run, deps)
-        filed += 1
-    return Swept(reaped, buried, due, len(untold), filed)
+    ended = deps.live.runs.ended(RUNS_A_SWEEP)
+    _each(ended, lambda run: finish.file_events(run, deps))
+    return Swept(reaped, buried, due, len(untold), len(ended))
+
+
+def _each(items: Sequence[T], act: Callable[[T], object]) -> None:
+    for item in items:
+        try:
+            act(item)
+        except StoreUnreachable:
+            raise
+        except Exception:
+            log.exception("not swept: %s", item)
 
 
 def _reap(deps: Deps) -> tuple[int, int]:
@@ -45,9 +62,8 @@ def _reap(deps: Deps) -> tuple[int, int]:
         again, lost, wakes = deps.live.steps.reap(lane, deps.settings.losses)
         deps.send(wakes)
         total += again
-        for each in lost:
-            _bury(each, deps)
-            buried += 1
+        buried += len(lost)
+        _each(lost, lambda each: _bury(each, deps))
     return total, buried
 
 
@@ -60,22 +76,17 @@ def _bury(lost: Lost, deps: Deps) -> None:
     stands = deps.record.outcomes.put(run, step, outcome, Fence(lost.fence))
     if stands.status is Status.LOST:
         deps.record.dead.put(run, step, cause, lost.losses, WorkerId(lost.worker))
-    done = deps.live.steps.bury(lost, stands)
+    end = join.end_without(run, step, stands, deps)
+    done = deps.live.steps.bury(lost, stands, finish.on_record(run, end, deps) if end else None)
     deps.send(done.wakes)
     if done.closed:
         finish.cancelled(run, deps)
     log.error("step is dead: %s", cause, extra={"run": run, "step": step})
 
 
-def _go_on(deps: Deps) -> None:
-    """What a process left half done: releases, cancellations; and what the clock ends."""
-    for run in deps.live.runs.cascading():
-        more = True
-        while more:
-            more, wakes = deps.live.steps.cascade(run)
-            deps.send(wakes)
-    for run in deps.live.runs.cancelling():
-        if deps.live.runs.cancel(run) == 0:
-            finish.cancelled(run, deps)
-    for run in deps.live.runs.overdue():
-        cancel.cancel(run, deps, EndReason.DEADLINE)
+def _cascade(run: str, deps: Deps) -> None:
+    """Releases that a process left half done."""
+    more = True
+    while more:
+        more, wakes = deps.live.steps.cascade(run)
+        deps.send(wakes)

@@ -18,7 +18,7 @@
 | {ns}:ended | zset | runs whose events are to be filed in SQL, when they ended (ms) | empty when idle |
 | {ns}:breaker:<name> | hash | state, until, first, failures | 10 windows |
 | {ns}:leader | string | the scheduler that leads | seconds |
-| {ns}:run:<id> | hash | status context order tenant left join opened ended | retention after the end |
+| {ns}:run:<id> | hash | status context order tenant left join opened ended why tried | retention after the end |
 | {ns}:run:<id>:steps | hash | step, its spec | the same |
 | {ns}:run:<id>:state | hash | step, "word attempts losses retries more" | the same |
 | {ns}:run:<id>:outcomes | hash | step, its outcome as JSON | the same |

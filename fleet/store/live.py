@@ -54,7 +54,8 @@ class Live:
         return int(found) if found else None
 
     def set_epoch(self, epoch: int) -> None:
-        guarded(lambda: self.client.set(self.keys.epoch, epoch))
+        """Open an epoch where none is. One that is open is never replaced: event ids would go back."""
+        guarded(lambda: self.client.set(self.keys.epoch, epoch, nx=True))
 
     def lead(self, name: str, seconds: float) -> bool:
         """Whether `name` leads the schedulers for the next `seconds`."""

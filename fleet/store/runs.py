@@ -19,6 +19,8 @@ from fleet.store.shapes import Wake
 from fleet.store.steps import MOST_WAKES, end_data
 
 PAGE = 500
+SETTLED = 100
+"""Steps whose specs or outcomes one script or read takes."""
 
 
 class RunClosed(FleetFault):
@@ -78,16 +80,16 @@ class Runs:
 
     def restore(self, run: str, settled: Sequence[tuple[Step, Outcome]]) -> None:
         """Put settled steps back, from the record."""
-        for start in range(0, len(settled), PAGE):
-            part = settled[start : start + PAGE]
+        for start in range(0, len(settled), SETTLED):
+            part = settled[start : start + SETTLED]
             rows = [[s.id, shapes.spec_of(s, s.seconds), o.status, o.attempts, shapes.json_of(o)] for s, o in part]
             self._scripts.call("restore", run, json.dumps(rows))
 
     def drop(self, run: str, steps: Sequence[StepId]) -> list[str]:
         """Drop steps that have not ended and are not wanted any more; gives those that were dropped."""
         dropped: list[str] = []
-        for start in range(0, len(steps), PAGE):
-            dropped += self._scripts.call("drop", run, *steps[start : start + PAGE])
+        for start in range(0, len(steps), SETTLED):
+            dropped += self._scripts.call("drop", run, *steps[start : start + SETTLED])
         return dropped
 
     def cancel(self, run: str, why: str = "cancelled") -> int | None:
@@ -95,14 +97,14 @@ class Runs:
 
         why: an EndReason, kept for whoever ends the run when its last step has stopped.
         """
-        cursor, left = "0", 0
+        cursor, running = "0", set[str]()
         while True:
-            reply = self._scripts.call("cancel", run, cursor, why)
-            if len(reply) == 1:
+            cursor, *leased = self._scripts.call("cancel", run, cursor, why)
+            if not cursor.isdigit():
                 return None
-            cursor, left = reply
+            running.update(leased)
             if cursor == "0":
-                return int(left)
+                return len(running)
 
     def end(self, run: str, end: End) -> bool:
         """End a run that no commit ended; False when it had ended."""
@@ -135,8 +137,8 @@ class Runs:
         """Outcomes of these steps, as far as they have ended, read by pages."""
         found: dict[StepId, Outcome] = {}
         key = self._keys.run(run, "outcomes")
-        for start in range(0, len(steps), PAGE):
-            part = list(steps[start : start + PAGE])
+        for start in range(0, len(steps), SETTLED):
+            part = list(steps[start : start + SETTLED])
             values: list[Any] = guarded(lambda part=part: self._client.hmget(key, part))  # type: ignore[misc]
             found |= {StepId(s): shapes.outcome_of(v) for s, v in zip(part, values, strict=True) if v is not None}
         return found

@@ -10,10 +10,12 @@ from fleet.core.outcome import Outcome
 from fleet.core.plan import AnyOf, BestEffort, Quorum, Settled, Step
 from fleet.core.run import RunContext
 
-CHUNK = 400
+CHUNK = 120
 """Steps and needs that one call of add.lua takes."""
 NEEDS_SHOWN = 20
 """Needs that the event of an added step names."""
+LONGEST = 10 * 365 * 86400.0
+"""Seconds that a step's times are cut to."""
 
 
 class Wake(NamedTuple):
@@ -38,7 +40,12 @@ def spec_of(step: Step, path: float) -> str:
     """A header for the scripts, a newline, and the step as JSON. path: remaining critical path in seconds."""
     refs = ",".join(referred(step)) or "-"
     body = step.model_dump_json(exclude_defaults=True)
-    return f"{step.lane} {round(step.timeout * 1000)} {round(path * 1000)} {refs}\n{body}"
+    return f"{step.lane} {_milliseconds(step.timeout)} {_milliseconds(path)} {refs}\n{body}"
+
+
+def _milliseconds(seconds: float) -> int:
+    """Ten years at most: Lua prints larger numbers with an exponent, which no pattern of a script matches."""
+    return round(min(seconds, LONGEST) * 1000)
 
 
 def step_of(spec: str) -> Step:
@@ -73,7 +80,7 @@ def records(steps: Sequence[Step], paths: Mapping[StepId, float]) -> Iterator[st
 
 
 def _parts(step: Step, path: float) -> Iterator[list[Any]]:
-    within = round(step.join.within * 1000) if isinstance(step.join, BestEffort) else 0
+    within = _milliseconds(step.join.within) if isinstance(step.join, BestEffort) else 0
     about = json.dumps({"tool": step.tool or step.kind, "call": step.call(), "needs": step.needs[:NEEDS_SHOWN]})
     spec = spec_of(step, path)
     for start in range(0, max(1, len(step.needs)), CHUNK - 1):

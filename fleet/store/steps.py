@@ -143,11 +143,19 @@ class Steps:
         lost = [Lost(dead[i], dead[i + 1], dead[i + 2], int(dead[i + 3]), dead[i + 4]) for i in range(0, len(dead), 5)]
         return int(again), lost, shapes.wakes(members)
 
-    def bury(self, lost: Lost, outcome: Outcome) -> Next:
-        """Settle a step that took its workers down, once that is on record."""
+    def bury(self, lost: Lost, outcome: Outcome, end: End | None = None) -> Next:
+        """Settle a step that took its workers down, once that is on record; end the run if `end` says so."""
         body, about = shapes.json_of(outcome), ended_data(outcome)
         answer, more, closed, members = self._scripts.call(
-            "bury", lost.run, lost.step, lost.fence, outcome.status, body, about, MOST_WAKES
+            "bury",
+            lost.run,
+            lost.step,
+            lost.fence,
+            outcome.status,
+            body,
+            about,
+            end_data(end) if end else "",
+            MOST_WAKES,
         )
         return Next(Answer(answer), bool(more), bool(closed), None, shapes.wakes(members))
 

@@ -10,16 +10,20 @@ local status = redis.call('HGET', of(run), 'status')
 if not status then return {'UNKNOWN_RUN'} end
 if status ~= 'running' and status ~= 'asking' then return {'CLOSED'} end
 local here = {}
-for _, record in ipairs(records) do here[record[1]] = true end
 for _, record in ipairs(records) do
   for _, need in ipairs(record[8]) do
-    if not here[need] and redis.call('HEXISTS', of(run, 'state'), need) == 0 then return {'UNKNOWN_NEED', record[1], need} end
+    if not here[need] then
+      if redis.call('HEXISTS', of(run, 'state'), need) == 0 then return {'UNKNOWN_NEED', record[1], need} end
+      here[need] = true
+    end
   end
+  here[record[1]] = true
 end
 
-local work = {}
+local tried = tonumber(redis.call('HGET', of(run), 'tried') or '0')
+local work, words, children = {}, {}, {}
 local function create(id, record)
-  local st = {attempts = 0, losses = 0, retries = 0}
+  local st = {attempts = tried, losses = 0, retries = 0}
   redis.call('HSET', of(run, 'steps'), id, record[2])
   event(run, 'step.added', id, record[7])
   if string.sub(id, 1, 5) == 'join.' then
@@ -29,9 +33,14 @@ local function create(id, record)
     return nil
   end
   redis.call('HINCRBY', of(run), 'left', 1)
-  if record[6] > 0 then redis.call('ZADD', global('timers'), now + record[6], member(run, id)) end
-  write_state(run, id, st, 'loading', '0 0 ' .. record[3] .. ' 0')
-  return read_state(run, id)
+  st.word, st.more = 'loading', '0 0 ' .. record[3] .. ' 0'
+  return st
+end
+
+local OPEN = {waiting = true, ready = true, leased = true, parked = true, loading = true, joining = true}
+local function word_of(need)
+  if not words[need] then words[need] = read_state(run, need).word end
+  return words[need]
 end
 
 local function link(id, record, st)
@@ -39,27 +48,31 @@ local function link(id, record, st)
   pending, ok, threshold, cursor = tonumber(pending), tonumber(ok), tonumber(threshold), tonumber(cursor)
   if cursor ~= record[4] then return end
   for _, need in ipairs(record[8]) do
-    local word = read_state(run, need).word
+    local word = word_of(need)
     if word == 'succeeded' then
       ok = ok + 1
-    elseif redis.call('HEXISTS', of(run, 'outcomes'), need) == 0 then
+    elseif OPEN[word] then
       pending = pending + 1
-      add_child(run, need, id)
+      children[need] = children[need] or {}
+      table.insert(children[need], id)
     end
     cursor = cursor + 1
   end
   if record[5] == 1 then
-    decide(run, id, st, pending, ok, threshold, work)
+    decide(run, id, st, pending, ok, threshold, work, record[2] ~= '' and record[2] or nil)
+    if record[6] > 0 and st.word == 'waiting' then redis.call('ZADD', global('timers'), now + record[6], member(run, id)) end
   else
     write_state(run, id, st, 'loading', pending .. ' ' .. ok .. ' ' .. threshold .. ' ' .. cursor)
   end
+  words[id] = st.word
 end
 
 for _, record in ipairs(records) do
   local id = record[1]
   local st = read_state(run, id)
-  if not st then st = create(id, record) end
+  if not st and record[4] == 0 then st = create(id, record) end
   if st and st.word == 'loading' then link(id, record, st) end
 end
+for need, ids in pairs(children) do add_children(run, need, ids) end
 cascade(run, work)
 return {'ADDED', unpack(wakes(touched(), tonumber(ARGV[4])))}

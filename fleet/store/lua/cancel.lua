@@ -2,7 +2,7 @@
 -- worker's next heartbeat.
 -- needs: base ready settle
 -- args: ns run cursor why
--- answers: {next cursor ('0': all pages seen), steps still open}, or {UNKNOWN}, {ENDED}
+-- answers: {next cursor ('0': all pages seen), step of this page that still runs...}, or {UNKNOWN}, {ENDED}
 local run, cursor = ARGV[2], ARGV[3]
 local status = redis.call('HGET', of(run), 'status')
 if not status then return {'UNKNOWN'} end
@@ -14,12 +14,15 @@ if status ~= 'cancelling' then
   redis.call('SADD', global('cancelling'), run)
   event(run, 'run.cancel_asked', '', '')
 end
-local page = redis.call('HSCAN', of(run, 'state'), cursor, 'COUNT', 250)
+local page = redis.call('HSCAN', of(run, 'state'), cursor, 'COUNT', 100)
+local answer = {page[1]}
 for i = 1, #page[2], 2 do
-  local st = read_state(run, page[2][i])
-  local word = st and st.word
+  local st = parse_state(page[2][i + 1])
+  local word = st.word
   if word == 'waiting' or word == 'ready' or word == 'parked' or word == 'loading' or word == 'joining' then
     settle(run, page[2][i], st, 'cancelled', '{"status":"cancelled"}', {})
+  elseif word == 'leased' then
+    answer[#answer + 1] = page[2][i]
   end
 end
-return {page[1], tonumber(redis.call('HGET', of(run), 'left'))}
+return answer

@@ -3,6 +3,11 @@
 -- args: ns run most
 -- answers: MORE or DONE, wake...
 local run = ARGV[2]
+if is_over(run) then
+  redis.call('DEL', of(run, 'cascade'))
+  redis.call('SREM', global('cascades'), run)
+  return {'DONE'}
+end
 local work = {}
 for _ = 1, 16 do
   local item = redis.call('LPOP', of(run, 'cascade'))

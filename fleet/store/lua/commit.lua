@@ -7,7 +7,7 @@
 local run, step, fence, status, outcome = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lanes, worker, lease, want, most = ARGV[9], ARGV[10], tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
 local st = read_state(run, step)
-local answer = refuse(st, fence) or 'COMMITTED'
+local answer = refuse(run, st, fence) or 'COMMITTED'
 local more, closed = false, 0
 if answer == 'COMMITTED' then
   local lane = read_header(redis.call('HGET', of(run, 'steps'), step)).lane

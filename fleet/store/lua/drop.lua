@@ -1,9 +1,10 @@
 -- Drop steps that a repaired plan no longer wants and that have not ended: a late outcome of one is SUPERSEDED.
 -- needs: base ready settle
--- args: ns run step...  (500 at most)
+-- args: ns run step...  (100 at most)
 -- answers: dropped step...
 local run = ARGV[2]
 local dropped = {}
+if is_over(run) then return dropped end
 for i = 3, #ARGV do
   local step = ARGV[i]
   local st = read_state(run, step)

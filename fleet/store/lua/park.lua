@@ -6,7 +6,7 @@
 local run, step, fence, delay = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local lanes, worker, lease, want, most = ARGV[8], ARGV[9], tonumber(ARGV[10]), ARGV[11], tonumber(ARGV[12])
 local st = read_state(run, step)
-local answer = refuse(st, fence) or 'PARKED'
+local answer = refuse(run, st, fence) or 'PARKED'
 local closed = 0
 if answer == 'PARKED' then
   local spec = redis.call('HGET', of(run, 'steps'), step)

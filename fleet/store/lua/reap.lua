@@ -9,7 +9,7 @@ local again, dead = 0, {}
 for _, m in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)) do
   local run, step = split(m)
   local st = read_state(run, step)
-  if not st or st.word ~= 'leased' then
+  if not st or st.word ~= 'leased' or is_over(run) then
     redis.call('ZREM', key, m)
   else
     local fence, worker = string.match(st.more, '^(%S+) (%S+)')

@@ -25,7 +25,8 @@ for i, record in ipairs(cjson.decode(ARGV[7])) do
   local run, step, fence, lane = record[1], record[2], record[3], record[4]
   local st = read_state(run, step)
   local why
-  if not st then
+  local status = redis.call('HGET', of(run), 'status')
+  if not st or not OPEN_RUN[status] then
     why = 'SUPERSEDED'
   else
     local held, deadline = string.match(st.more, '^(%S+) %S+ (%d+)$')
@@ -35,7 +36,7 @@ for i, record in ipairs(cjson.decode(ARGV[7])) do
       why = 'DEADLINE'
     else
       redis.call('ZADD', global('leases:' .. lane), now + lease, member(run, step))
-      if redis.call('HGET', of(run), 'status') == 'cancelling' then why = 'CANCELLED' end
+      if status == 'cancelling' then why = 'CANCELLED' end
     end
   end
   if why then

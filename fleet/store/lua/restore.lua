@@ -1,8 +1,9 @@
 -- Put settled steps back into a run that is rebuilt from the record. What is there already stays.
 -- needs: base
--- args: ns run records, records being JSON: [[id, spec, status, attempts, outcome], ...], 500 at most
--- answers: RESTORED number
+-- args: ns run records, records being JSON: [[id, spec, status, attempts, outcome], ...], 100 at most
+-- answers: RESTORED number, CLOSED
 local run, number = ARGV[2], 0
+if is_over(run) then return {'CLOSED'} end
 for _, record in ipairs(cjson.decode(ARGV[3])) do
   local id = record[1]
   if redis.call('HEXISTS', of(run, 'state'), id) == 0 then

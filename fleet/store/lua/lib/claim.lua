@@ -56,9 +56,9 @@ local function claim(worker, lanes, lease)
   return {}
 end
 
--- A late writer is told what it is: nil when it holds the lease.
-local function refuse(st, fence)
-  if not st then return 'SUPERSEDED' end
+-- A late writer is told what it is: nil when it holds the lease in a run that is open.
+local function refuse(run, st, fence)
+  if not st or is_over(run) then return 'SUPERSEDED' end
   if st.word == 'leased' and string.match(st.more, '^(%S+)') == fence then return nil end
   if st.word == 'ready' or st.word == 'leased' or st.word == 'parked' then return 'STALE' end
   return 'DUPLICATE'
