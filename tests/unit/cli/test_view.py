@@ -117,3 +117,28 @@ def test_a_pipe_gets_lines_and_no_live_view(capsys: pytest.CaptureFixture[str]) 
     assert said.out == ""
     assert len(said.err.splitlines()) == len(STORY)
     assert view == heard(STORY)
+
+
+def test_a_step_shows_which_worker_ran_it_and_a_joiner_comes_last() -> None:
+    joining = event(2, EventType.STEP_ADDED, "join.1", tool="join", call="join", needs=[])
+    rows = [line.split() for line in rendered(heard([*STORY[:2], joining, *STORY[2:]])).splitlines() if line.strip()]
+    assert [row[0] for row in rows[1:-1]] == ["plan.1", "1", "2", "join.1"]
+    assert rows[-2][1] == "joiner"
+    assert "w1" in rows[2]
+    assert "w2" in rows[3]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_table_fits_its_terminal_and_keeps_states_and_times_legible(width: int) -> None:
+    """R16"""
+    long = "a message that goes on for much longer than any terminal is wide " * 3
+    added = event(8, EventType.STEP_ADDED, "3", tool="search", call="search(" + "x" * 300 + ")", needs=["1", "2"])
+    failed = event(9, EventType.STEP_ENDED, "3", status="failed", seconds=12.3, type="permanent", message=long)
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(table_of(heard([*STORY, added, failed]), 1_700_000_010.0))
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= width
+    row = next(line for line in lines if line.startswith("3 "))
+    assert "failed" in row
+    assert "12.3 s" in row
