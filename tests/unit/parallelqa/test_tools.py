@@ -107,7 +107,7 @@ def test_a_number_where_text_is_wanted_is_a_bad_argument(runner: Any) -> None:
         (" 4 ", 4),
     ],
 )
-def test_arithmetic(runner: Any, text: str, value: float) -> None:
+def test_arithmetic_gives_numbers_or_says_why_not(runner: Any, text: str, value: float) -> None:
     """R12: a negative value is a number in the expression, not a sign pasted into it."""
     got = calculated(runner, text, _3=10984, _1=-1)
     assert got == value
