@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import redis
 from job import TOOLS, TURNS, goal
 from pydantic import SecretStr
 from rich.console import Console
@@ -56,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     hurried: list[EmbeddedFleet] = []
     interrupts(lambda: [fleet.hurry() for fleet in hurried] and None)
     try:
-        with _folder(keep=given.keep) as folder:
-            return _run(folder, given.latency, hurried)
+        with _folder(keep=given.keep) as folder, _namespace() as namespace:
+            return _run(_settings(folder, namespace), given.latency, hurried)
     except KeyboardInterrupt:
         return 130
     except FleetFault as fault:
@@ -65,13 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fault.exit_code
 
 
-def _run(folder: Path, latency: float, hurried: list[EmbeddedFleet]) -> int:
+def _run(settings: Settings, latency: float, hurried: list[EmbeddedFleet]) -> int:
     began = time.monotonic()
     _say(f"Starting a fleet: Redis, {WORKERS} workers, a scheduler.", "dim")
-    fleet = EmbeddedFleet(_settings(folder), talk=_say)
+    fleet = EmbeddedFleet(settings, talk=_say)
     hurried.append(fleet)
     with fleet:
-        index = DocumentIndex(CORPUS, folder / DATABASE)
+        index = DocumentIndex(CORPUS, settings.data / DATABASE)
         documents = index.documents()
         fleet.wait_ready()
         _tell_fleet(fleet, time.monotonic() - began)
@@ -101,12 +102,26 @@ def _folder(*, keep: bool) -> Iterator[Path]:
         yield folder
 
 
-def _settings(folder: Path) -> Settings:
+@contextmanager
+def _namespace() -> Iterator[str]:
+    """A prefix for the keys of this fleet; in a Redis that goes on, none of them stays."""
+    namespace = f"demo-{uuid4().hex[:12]}"
+    given = load_settings().redis_url
+    try:
+        yield namespace
+    finally:
+        if given is not None:
+            with redis.Redis.from_url(given.get_secret_value()) as client:
+                for key in client.scan_iter(match=f"{namespace}:*"):
+                    client.delete(key)
+
+
+def _settings(folder: Path, namespace: str) -> Settings:
     """Those of this process, so that FLEET_REDIS_URL counts, but a record, a namespace and a model of its own."""
     return load_settings(
         data=folder,
         database_url=SecretStr(f"sqlite:///{folder / 'fleet.db'}"),
-        namespace=f"demo-{uuid4().hex[:12]}",
+        namespace=namespace,
         retention=60.0,
         workers=WORKERS,
         lanes="main",
@@ -122,7 +137,8 @@ def _settings(folder: Path) -> Settings:
 
 def _tell_fleet(fleet: EmbeddedFleet, seconds: float) -> None:
     processes = ", ".join(f"{name} {pid}" for name, pid in fleet.pids().items())
-    _say(f"It is up after {seconds:.1f} s; its processes: {processes}", "dim")
+    server = fleet.addresses()["redis"]
+    _say(f"It is up after {seconds:.1f} s, with Redis at {server}; its processes: {processes}", "dim")
 
 
 def _tell_answer(end: End, index: DocumentIndex) -> bool:

@@ -192,7 +192,8 @@ def summary(view: RunView) -> str:
     for step in view.steps.values():
         counts[step.state] = counts.get(step.state, 0) + 1
     told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-    parts = [f"plan {view.versions}" if view.versions else "planning", told]
+    planning = "planning" if not view.steps or any(name.startswith(PLAN) for name in view.steps) else ""
+    parts = [f"plan {view.versions}" if view.versions else planning, told]
     parts += [f"asks: {view.question}"] if view.question else []
     parts += [f"ended: {view.ended}"] if view.ended else []
     return "; ".join(part for part in parts if part)

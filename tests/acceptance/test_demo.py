@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+import redis
+
+from tests.servers import RedisProcess
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "research"
@@ -20,12 +23,12 @@ SECTIONS = ("Goal: ", "Answer\n", "Sources, ", "Cost\n", "Time\n", "The fleet ha
 
 
 @contextmanager
-def demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """The demo, on a machine without a Redis server on PATH. folder: for its temporary files."""
+def demo(folder: Path, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """The demo, on a machine without a Redis server on PATH. folder: for its temporary files. more: of environment."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEET_")}
     process = subprocess.Popen(
         [sys.executable, str(EXAMPLE / "demo.py"), "--latency", "0.6"],
-        env=kept | {"PATH": "/nonexistent", "TMPDIR": str(folder)},
+        env=kept | {"PATH": "/nonexistent", "TMPDIR": str(folder)} | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -128,6 +131,17 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing_about_the_answer(
     assert any("w1 died and was started again" in line for line in lines)
     assert answer(lines) == recorded_answer()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_redis_that_was_given_is_used_and_none_of_the_demos_keys_stays(
+    tmp_path: Path, redis_server: RedisProcess
+) -> None:
+    with demo(tmp_path, FLEET_REDIS_URL=redis_server.url) as process:
+        lines = rest(process)
+        assert process.wait(WAIT) == 0, "\n".join(lines)
+    assert set(pids(lines)) == {"w1", "w2", "scheduler"}
+    with redis.Redis.from_url(redis_server.url) as client:
+        assert list(client.scan_iter(match="demo-*")) == []
 
 
 def test_ctrl_c_in_the_middle_ends_everything(tmp_path: Path) -> None:

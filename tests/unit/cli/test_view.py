@@ -142,3 +142,7 @@ def test_a_table_fits_its_terminal_and_keeps_states_and_times_legible(width: int
     row = next(line for line in lines if line.startswith("3 "))
     assert "failed" in row
     assert "12.3 s" in row
+
+
+def test_a_plan_by_hand_is_not_said_to_be_in_the_planning() -> None:
+    assert summary(heard([STORY[2]])) == "1 waiting"
