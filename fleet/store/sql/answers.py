@@ -4,14 +4,17 @@ import uuid
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, exists, select, update
 
 from fleet.core.ids import RunId, StepId
+from fleet.core.run import RunStatus
 from fleet.core.value import Value
 from fleet.errors import BadInput
 from fleet.store.sql.database import Database
 from fleet.store.sql.rows import insert_absent, plain
-from fleet.store.sql.tables import ANSWERS, clock
+from fleet.store.sql.tables import ANSWERS, RUNS, clock
+
+QUESTIONS = ANSWERS.alias()
 
 
 class Question(Value):
@@ -62,6 +65,14 @@ class Answers:
         query = select(ANSWERS).where(ANSWERS.c.run_id == run_id, ANSWERS.c.answered.is_(None))
         query = query.order_by(ANSWERS.c.asked, ANSWERS.c.step_id)
         return self._db.fetch(lambda connection: [_question(row) for row in connection.execute(query)])
+
+    def unheeded(self, limit: int = 100) -> list[tuple[RunId, StepId]]:
+        """The newest question of each run that is said to ask, and has no open one: nobody went on after its answer."""
+        waiting = exists().where(QUESTIONS.c.run_id == RUNS.c.run_id, QUESTIONS.c.answered.is_(None))
+        later = exists().where(QUESTIONS.c.run_id == ANSWERS.c.run_id, QUESTIONS.c.asked > ANSWERS.c.asked)
+        query = select(ANSWERS.c.run_id, ANSWERS.c.step_id).join(RUNS, RUNS.c.run_id == ANSWERS.c.run_id)
+        query = query.where(RUNS.c.status == RunStatus.ASKING, ~waiting, ~later).limit(limit)
+        return self._db.fetch(lambda connection: [(row.run_id, row.step_id) for row in connection.execute(query)])
 
     def of(self, run_id: RunId, step_id: StepId) -> Question | None:
         """The question that a step asked, with its answer where there is one."""

@@ -5,12 +5,12 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
@@ -21,6 +21,18 @@ log = logging.getLogger("fleet.record")
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+
+
+class Alike(Protocol):
+    """Work of which many pieces are done by one statement, in any order, after all other work of a transaction."""
+
+    def __call__(self, connection: Connection) -> Any: ...
+
+    @staticmethod
+    def together(connection: Connection, works: "Sequence[Any]") -> "list[Any]":
+        """Does all of them; the answers in their order."""
+        ...
+
 
 MOST = 256
 """Pieces of work that one transaction takes."""
@@ -153,13 +165,27 @@ class GroupCommit:
 
     def _together(self, batch: list[Write]) -> list[Answer]:
         try:
-            return self._transact(lambda connection: [(write.work(connection), None) for write in batch])
+            return self._transact(lambda connection: _all(connection, batch))
         except Exception as fault:
             if transient(fault):
                 raise
             if len(batch) == 1:
                 return [(None, fault)]
         return self._transact(lambda connection: [_apart(connection, write) for write in batch])
+
+
+def _all(connection: Connection, batch: list[Write]) -> list[Answer]:
+    answers: dict[int, Any] = {}
+    alike: dict[Any, list[int]] = {}
+    for place, write in enumerate(batch):
+        together = getattr(write.work, "together", None)
+        if together is None:
+            answers[place] = write.work(connection)
+        else:
+            alike.setdefault(together, []).append(place)
+    for together, places in alike.items():
+        answers |= dict(zip(places, together(connection, [batch[place].work for place in places]), strict=True))
+    return [(answers[place], None) for place in range(len(batch))]
 
 
 def _apart(connection: Connection, write: Write) -> Answer:

@@ -115,10 +115,12 @@ class Ledger:
         change = change.values(opener=opener, reissues=CALLS.c.reissues + 1)
         return self._change(key, change).reissues
 
-    def usage(self, run: RunId) -> Usage:
-        """What all calls of a run used, those that failed and the failed tries of open ones included."""
+    def usage(self, run: RunId, step: StepId | None = None) -> Usage:
+        """What all calls of a run, or of one step, used; those that failed and failed tries of open ones included."""
         columns = (CALLS.c.calls, CALLS.c.input_tokens, CALLS.c.output_tokens, CALLS.c.money)
         query = select(*(func.coalesce(func.sum(column), 0) for column in columns)).where(CALLS.c.run_id == run)
+        if step is not None:
+            query = query.where(CALLS.c.step_id == step)
         calls, given, made, money = self._db.fetch(lambda connection: connection.execute(query).one())
         return Usage(calls=int(calls), input_tokens=int(given), output_tokens=int(made), money=float(money))
 

@@ -69,7 +69,10 @@ class Outcomes:
 
 
 class _Put:
-    """The work of one put; what can be done outside of the transaction is done when it is made."""
+    """The work of one put; what can be done outside of the transaction is done when it is made.
+
+    Many in one transaction are one statement; only where a row stood already are they looked up one by one.
+    """
 
     def __init__(self, ended: Ended) -> None:
         self._ended = ended
@@ -79,6 +82,16 @@ class _Put:
         insert = insert_absent(OUTCOMES, connection)
         if connection.execute(insert, self._row).rowcount == 1:
             return self._ended.outcome
+        return self._stands(connection)
+
+    @staticmethod
+    def together(connection: Connection, works: "Sequence[_Put]") -> list[Outcome]:
+        insert = insert_absent(OUTCOMES, connection)
+        if connection.execute(insert, [put._row for put in works]).rowcount == len(works):
+            return [put._ended.outcome for put in works]
+        return [put._stands(connection) for put in works]
+
+    def _stands(self, connection: Connection) -> Outcome:
         standing = _standing(connection, self._ended.run_id, self._ended.step_id)
         return standing or self._ended.outcome
 
