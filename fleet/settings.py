@@ -61,7 +61,9 @@ class Settings(BaseSettings):
     documents: Path | None = Field(default=None, description="folder that search and read look at")
     secrets: Path | None = Field(default=None, description="folder of secrets that tools may read, one file each")
     telemetry: str = Field(default="off", pattern="^(off|console|otlp)$", description="where spans go")
-    log_level: str = Field(default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
+    log_level: str = Field(
+        default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="the least level that is logged"
+    )
     flower: bool = Field(default=True, description="whether `fleet up` starts Flower")
     crash_at: Path | None = Field(default=None, description="test only: folder of named points that kill a worker")
 
