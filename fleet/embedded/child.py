@@ -29,7 +29,7 @@ class Backoff:
 
     base: float = 0.2
     cap: float = 10.0
-    healthy: float = 30.0
+    healthy: float = 10.0
 
     def delay(self, deaths: int) -> float:
         """deaths: in a row, this one included (1 or more)."""
