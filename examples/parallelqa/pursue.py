@@ -23,7 +23,7 @@ from fleet.store.sql.record import Record
 
 TOOLS = Path(__file__).with_name("tools.py")
 SETS = {"golden": ("golden",), "replan": ("replan",), "all": ("golden", "replan")}
-LOOK = 0.02
+LOOK = 0.05
 """Seconds between looks at how many goals are open."""
 
 

@@ -2,7 +2,7 @@
 
     python examples/parallelqa/run.py --set all --scale 0            # answers and calls, as fast as it goes
     python examples/parallelqa/run.py --scale 0.1                    # speed-up over the recorded ReAct runs
-    python examples/parallelqa/run.py --scale 0.5 --kill 3 --seed 1  # a process dies every three seconds
+    python examples/parallelqa/run.py --scale 0.3 --kill 3 --seed 1  # a process dies every three seconds
 
 The exit code is 0 only if all that is demanded was found: every answer right, the calls those of the data, with
 --scale 90% of the ideal speed-up; with --kill, instead of the speed, restarts and takeovers, and no call that was done
@@ -11,6 +11,7 @@ issued again.
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -33,7 +34,8 @@ from fleet.client import Fleet
 from fleet.embedded.fleet import EmbeddedFleet
 from fleet.errors import FleetFault
 
-IN_FLIGHT = 16
+IN_FLIGHT = 4
+"""At scale 0.1 as busy as 40 goals in flight at full length."""
 
 
 @dataclass(kw_only=True)
@@ -43,6 +45,7 @@ class Report:
     chosen: argparse.Namespace
     pursued: list[Pursued]
     seconds: float
+    load: float
     kills: Counter[str]
     restarts: dict[str, int]
     witnessed: Counter[str]
@@ -84,22 +87,26 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=0.1, help="factor on every recorded delay; 0: none")
     parser.add_argument("--workers", type=int, default=0, help="worker processes (2, or 4 with --kill)")
     parser.add_argument("--slots", type=int, default=32, help="steps that a worker runs at a time")
-    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="goals open at a time; 0: all at once")
+    parser.add_argument("--in-flight", type=int, help=f"goals open at a time ({IN_FLIGHT}, 32 with --kill); 0: all")
     parser.add_argument("--kill", type=float, default=0.0, metavar="SECONDS", help="kill a process every so often")
     parser.add_argument("--seed", type=int, default=1, help="of the choice of whom to kill")
-    parser.add_argument("--losses", type=int, default=0, help="workers a step may cost; 0: the fleet's default")
+    parser.add_argument("--losses", type=int, default=0, help="workers that a step may cost (3, or 10 with --kill)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     chosen = parser.parse_args(arguments)
+    if chosen.in_flight is None:
+        chosen.in_flight = 32 if chosen.kill else IN_FLIGHT if chosen.scale else 0
     chosen.workers = chosen.workers or (4 if chosen.kill else 2)
+    chosen.losses = chosen.losses or (10 if chosen.kill else 3)  # by chance alone, a long call may lose three
     return chosen
 
 
 def _run(chosen: argparse.Namespace) -> Report:
+    load = os.getloadavg()[0]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         made = write_script(folder / "turns.jsonl", chosen.set, chosen.profile, chosen.scale)
         more: dict[str, object] = {"lease": 3.0, "heartbeat": 0.5} if chosen.kill else {}
-        more |= {"losses": chosen.losses} if chosen.losses else {}
+        more |= {"losses": chosen.losses}
         settings = settings_of(folder / "fleet", folder / "turns.jsonl", chosen.workers, chosen.slots, **more)
         fleet = stack.enter_context(EmbeddedFleet(settings))
         fleet.wait_ready()
@@ -112,6 +119,7 @@ def _run(chosen: argparse.Namespace) -> Report:
             chosen=chosen,
             pursued=pursued,
             seconds=time.monotonic() - started,
+            load=load,
             kills=kills.by if kills else Counter(),
             restarts=fleet.counts(),
             witnessed=findings.issues(folder / "fleet" / "logs"),
@@ -149,9 +157,12 @@ def _witness_agrees(report: Report) -> bool:
 def _print(report: Report, console: Console) -> None:
     chosen = report.chosen
     flight = f"{chosen.in_flight} goals in flight" if chosen.in_flight else "all goals at once"
+    if chosen.in_flight and chosen.scale not in (0.0, 1.0):
+        flight += f" (as busy as {chosen.in_flight / chosen.scale:.0f} at full length)"
     console.print(
         f"ParallelQA, {chosen.profile}, scale {chosen.scale:g}: {len(report.pursued)} goals in {report.seconds:.1f} s, "
-        f"{chosen.workers} workers of {chosen.slots} slots, {flight}"
+        f"{chosen.workers} workers of {chosen.slots} slots, {flight}; "
+        f"{os.cpu_count()} cores, load {report.load:.1f} before it began"
     )
     console.print(_answers(report))
     if report.timed:
@@ -239,7 +250,7 @@ def _again(report: Report) -> Table:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title + " " * (100 - len(title)), title_justify="left", box=None, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left")
     return table
