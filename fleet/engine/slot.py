@@ -8,7 +8,7 @@ nothing: a later attempt looks into the journal before it does anything.
 import logging
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from fleet.core.attempt import Attempt
@@ -16,9 +16,10 @@ from fleet.core.outcome import Failure, FailureClass, Outcome, Status
 from fleet.engine import finish, join, plan, step
 from fleet.engine.deps import Deps
 from fleet.engine.holding import Hold, Holding
-from fleet.engine.moves import Park, Result, Settle
+from fleet.engine.moves import Park, Result, Settle, Unwanted
 from fleet.engine.told import Told
 from fleet.errors import StoreUnreachable
+from fleet.store.artifacts import ArtifactLost
 from fleet.store.shapes import Wake
 from fleet.store.steps import Answer, Next, Place
 from fleet.telemetry import failed as span_failed
@@ -29,6 +30,8 @@ log = logging.getLogger("fleet.slot")
 RUNNERS = {"plan": plan.run, "tool": step.run, "join": join.run}
 PATIENCE = 0.1
 """Seconds between tries at a store that is away."""
+READS = 5
+"""Tries to read an artifact that is not there: a folder that machines share may be late."""
 
 
 class Slot:
@@ -81,6 +84,13 @@ class Slot:
                 return Settle(outcome=stands, journal="done")
         try:
             return RUNNERS[attempt.step.kind](hold, self._deps)
+        except Unwanted as why:
+            return Park(delay=0.0, reason=str(why), retry=False)
+        except ArtifactLost as lost:
+            if attempt.retries < READS:
+                return Park(delay=1.0, reason=str(lost))
+            failure = Failure(cls=FailureClass.PERMANENT, type="artifact_lost", message=str(lost))
+            return Settle(outcome=Outcome(status=Status.FAILED, failure=failure, attempts=attempt.number))
         except StoreUnreachable as away:
             log.warning("step let go of: %s", away, extra=_about(attempt))
             return Park(delay=1.0, reason=str(away), retry=False)
@@ -96,6 +106,8 @@ class Slot:
         run, outcomes = attempt.context.run, self._deps.record.outcomes
         stands = self._patiently(lambda: outcomes.put(run, attempt.step.id, result.outcome, attempt.fence))
         end = result.end
+        if end is None and attempt.step.kind == "join":
+            end = self._patiently(lambda: join.end_without(run, attempt.step.id, stands, self._deps))
         if end is not None:
             wanted = end
             end = self._patiently(lambda: finish.on_record(run, wanted, self._deps))
@@ -115,8 +127,14 @@ class Slot:
         )
 
     def _after(self, attempt: Attempt, result: Result, following: Next) -> None:
-        """(3) What is left to do once the outcome stands."""
+        """(3) What is left to do once the outcome stands. What fails here is done by the sweeper."""
         self._deps.crash.reached(attempt.step.kind, "after_commit")
+        try:
+            self._follow(attempt, result, following)
+        except Exception:
+            log.exception("left to the sweeper", extra=_about(attempt))
+
+    def _follow(self, attempt: Attempt, result: Result, following: Next) -> None:
         run = attempt.context.run
         if following.answer not in (Answer.COMMITTED, Answer.PARKED):
             log.info("outcome was late: %s", following.answer, extra=_about(attempt))
@@ -138,16 +156,21 @@ class Slot:
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Ask a store that is away until it answers; give up only when the worker is being stopped."""
+        said = False
         while True:
             try:
                 return work()
             except StoreUnreachable as away:
                 if self._holding.stopping.is_set():
                     raise
-                log.warning("waiting for a store: %s", away)
+                if not said:
+                    log.warning("waiting for a store: %s", away)
+                said = True
                 time.sleep(PATIENCE)
 
     def _span(self, attempt: Attempt) -> AbstractContextManager[Any]:
+        if not self._deps.telemetry.on:
+            return nullcontext()
         name = {"plan": "plan planner", "join": "invoke_agent joiner"}.get(
             attempt.step.kind, f"execute_tool {attempt.step.tool}"
         )

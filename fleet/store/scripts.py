@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -22,6 +24,8 @@ from fleet.errors import StoreUnreachable
 LUA = Path(__file__).parent / "lua"
 PASSING = (OutOfMemoryError, ReadOnlyError, ClusterDownError)
 """What the client names by a class of its own, without the server's code in its text."""
+RESTED = 1.0
+"""Seconds after which a connection is looked at before it is used again."""
 REFUSALS = (
     "OOM",
     "READONLY",
@@ -69,10 +73,10 @@ def guarded(call: Callable[[], Any]) -> Any:
 
 
 class Scripts:
-    """Calls scripts in one namespace."""
+    """Calls scripts in one namespace, each thread over a connection of its own."""
 
     def __init__(self, client: "redis.Redis", namespace: str) -> None:
-        self._client = client
+        self._connections = ThreadConnections(client)
         self._namespace = namespace
 
     def call(self, name: str, *args: str | int | float) -> Any:
@@ -80,6 +84,48 @@ class Scripts:
 
     def _evaluate(self, name: str, args: tuple[str | int | float, ...]) -> Any:
         try:
-            return self._client.evalsha(sha(name), 0, self._namespace, *args)
+            return self._connections.execute("EVALSHA", sha(name), 0, self._namespace, *args)
         except NoScriptError:
-            return self._client.eval(source(name), 0, self._namespace, *args)
+            return self._connections.execute("EVAL", source(name), 0, self._namespace, *args)
+
+
+class ThreadConnections:
+    """Takes a connection out of the client's pool for each thread, and keeps it: half of a call's cost is the pool's.
+
+    A connection that has rested is looked at before it is used, so that a server that was started again costs no
+    failed call. A call is never repeated: the caller knows what may be.
+    """
+
+    def __init__(self, client: "redis.Redis") -> None:
+        self._pool = client.connection_pool
+        self._local = threading.local()
+
+    def execute(self, *command: str | int | float) -> Any:
+        connection = self._connection()
+        try:
+            connection.send_command(*command, check_health=False)
+            answer = connection.read_response()
+        except ResponseError:
+            self._local.used = time.monotonic()
+            raise
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._local.used = time.monotonic()
+        return answer
+
+    def _connection(self) -> Any:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._pool.get_connection()
+        elif time.monotonic() - self._local.used > RESTED and _closed(connection):
+            connection.disconnect()
+        return connection
+
+
+def _closed(connection: Any) -> bool:
+    """Whether the other end has hung up, or said something nobody asked for."""
+    try:
+        return bool(connection.can_read(timeout=0))
+    except RedisError:
+        return True

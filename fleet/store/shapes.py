@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fleet.core.attempt import Attempt
@@ -94,7 +95,7 @@ def attempt_of(claim: Sequence[Any]) -> Attempt:
     _run, _step, fence, number, losses, retries, context, spec, outcomes = claim
     values = {StepId(outcomes[i]): outcome_of(outcomes[i + 1]) for i in range(0, len(outcomes), 2)}
     return Attempt(
-        context=RunContext.model_validate_json(context),
+        context=_context(context),
         step=step_of(spec),
         fence=Fence(fence),
         number=int(number),
@@ -102,6 +103,12 @@ def attempt_of(claim: Sequence[Any]) -> Attempt:
         retries=int(retries),
         outcomes=values,
     )
+
+
+@lru_cache(4096)
+def _context(text: str) -> RunContext:
+    """Every step of a run carries the same text."""
+    return RunContext.model_validate_json(text)
 
 
 def outcome_of(text: str) -> Outcome:
