@@ -7,6 +7,7 @@ what the first one paid for.
 import asyncio
 import hashlib
 import itertools
+import logging
 from collections.abc import AsyncIterator
 
 from fleet.core.attempt import Attempt
@@ -15,9 +16,11 @@ from fleet.core.budget import Usage
 from fleet.core.ids import RunId
 from fleet.core.outcome import Failure, FailureClass
 from fleet.engine.deps import Deps
+from fleet.errors import StoreUnreachable
 from fleet.llm.port import Model, ModelFailed, ModelRequest, Reply
 from fleet.store.sql.ledger import CallKey, CallRow
 
+log = logging.getLogger("fleet.calls")
 MODEL_BREAKER = BreakerPolicy()
 
 
@@ -82,8 +85,13 @@ class LedgeredModel:
         row = ledger.open(key, "model", self.name, reservation, f"{key.run}:{key.step}:{key.ordinal}", asked)
         if row.state == "done":
             return row
-        self._within_budget(key.run)
-        self._admitted()
+        try:
+            self._within_budget(key.run)
+            self._admitted()
+        except ModelFailed as refused:
+            if row.fresh:  # it was not made: a later attempt that finds the row must not take it for one in doubt
+                ledger.failed(key, refused.failure, Usage())
+            raise
         if row.state == "failed":
             ledger.reopen(key)
         elif not row.fresh:
@@ -108,12 +116,20 @@ class LedgeredModel:
     def _done(self, key: CallKey, reply: Reply) -> None:
         usage = reply.usage.model_copy(update={"calls": 1})
         self._deps.record.ledger.done(key, reply.model_dump(mode="json", exclude_defaults=True), usage)
-        self._deps.live.breakers.tally(f"model:{self.name}", MODEL_BREAKER, good=True)
+        tallied(f"model:{self.name}", MODEL_BREAKER, self._deps, good=True)
 
     def _failed(self, key: CallKey, failed: ModelFailed) -> None:
         self._deps.record.ledger.failed(key, failed.failure, failed.usage.model_copy(update={"calls": 1}))
         if counts(failed.failure):
-            self._deps.live.breakers.tally(f"model:{self.name}", MODEL_BREAKER, good=False)
+            tallied(f"model:{self.name}", MODEL_BREAKER, self._deps, good=False)
+
+
+def tallied(name: str, policy: BreakerPolicy, deps: Deps, *, good: bool) -> None:
+    """Tell a breaker how a call went. The call was made: that Redis is away now must not have it made again."""
+    try:
+        deps.live.breakers.tally(name, policy, good=good)
+    except StoreUnreachable as away:
+        log.warning("breaker %s was not told: %s", name, away)
 
 
 def breaker_open(name: str, wait: float) -> Failure:
@@ -124,5 +140,4 @@ def breaker_open(name: str, wait: float) -> Failure:
 
 def usage_of(attempt: Attempt, deps: Deps) -> Usage:
     """What all calls of one step used, those of earlier attempts included."""
-    rows = deps.record.ledger.rows(attempt.context.run)
-    return sum((row.usage for row in rows if row.key.step == attempt.step.id), Usage())
+    return deps.record.ledger.usage(attempt.context.run, attempt.step.id)

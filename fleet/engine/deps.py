@@ -1,5 +1,6 @@
 """What a use case is given: the stores, the tools, the models, and the ways to wait and to send."""
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from fleet.engine.crash import CrashPoints
-from fleet.engine.portal import Portal
+from fleet.engine.portal import PATIENCE, Portal
 from fleet.errors import StoreUnreachable
 from fleet.llm.select import Models, models_from
 from fleet.settings import Settings
@@ -20,6 +21,7 @@ from fleet.telemetry import Telemetry
 from fleet.tools.registry import Registry
 
 GOALS_KEPT = 4096
+log = logging.getLogger("fleet.deps")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,7 +48,10 @@ class Deps:
 
     def close(self) -> None:
         if self.portal.started:
-            self.portal.run(self.models.aclose())
+            try:
+                self.portal.start(self.models.aclose()).result(PATIENCE)
+            except Exception as stuck:
+                log.warning("models were not closed: %s", stuck or type(stuck).__name__)
         self.portal.close()
         self.telemetry.close()
         self.record.close()

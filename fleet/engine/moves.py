@@ -25,3 +25,7 @@ class Park:
 
 
 Result = Settle | Park
+
+
+class Unwanted(Exception):
+    """The attempt was told to stop and not to say what it came to: it is stale or superseded, or its worker stops."""

@@ -1,6 +1,7 @@
 """The one event loop of a worker process: async tools and model calls run on it, threads wait for them."""
 
 import asyncio
+import logging
 import queue
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -8,6 +9,9 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
+log = logging.getLogger("fleet.portal")
+PATIENCE = 5.0
+"""Seconds that closing waits for what runs on the loop."""
 
 
 class Portal:
@@ -16,6 +20,8 @@ class Portal:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self.closed = False
 
     @property
     def started(self) -> bool:
@@ -25,7 +31,8 @@ class Portal:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="fleet-loop", daemon=True).start()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="fleet-loop", daemon=True)
+                self._thread.start()
             return self._loop
 
     def start(self, work: Coroutine[object, object, T]) -> "Future[T]":
@@ -63,11 +70,24 @@ class Portal:
 
     def close(self) -> None:
         with self._lock:
+            self.closed = True
             loop, self._loop = self._loop, None
-        if loop is None:
+            thread, self._thread = self._thread, None
+        if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(_drain(), loop).result(5)
+        try:
+            asyncio.run_coroutine_threadsafe(_drain(), loop).result(PATIENCE)
+        except TimeoutError:
+            log.warning("something on the event loop does not end")
         loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 async def _drain() -> None:

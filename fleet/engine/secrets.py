@@ -25,9 +25,13 @@ class Secrets:
         self._seen.add(value)
         return value
 
-    def masked(self, failure: Failure) -> Failure:
-        message = failure.message
+    def hidden(self, text: str) -> str:
+        """The text without the secrets that were handed out."""
         for value in self._seen:
             if value:
-                message = message.replace(value, MASK)
+                text = text.replace(value, MASK)
+        return text
+
+    def masked(self, failure: Failure) -> Failure:
+        message = self.hidden(failure.message)
         return failure if message == failure.message else failure.model_copy(update={"message": message})

@@ -4,8 +4,10 @@ import asyncio
 import hashlib
 import json
 import logging
+import traceback
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 from fleet.core.attempt import Attempt
@@ -15,12 +17,13 @@ from fleet.core.outcome import Failure, FailureClass, Outcome, Status
 from fleet.core.plan import Effect
 from fleet.core.retry import RetryPolicy
 from fleet.engine import failing, values
-from fleet.engine.calls import LedgeredModel, breaker_open, usage_of
+from fleet.engine.calls import LedgeredModel, breaker_open, tallied, usage_of
 from fleet.engine.deps import Deps
 from fleet.engine.holding import Hold
-from fleet.engine.moves import Result, Settle
+from fleet.engine.moves import Result, Settle, Unwanted
 from fleet.engine.secrets import Secrets
-from fleet.errors import UnknownTool
+from fleet.errors import StoreUnreachable, UnknownTool
+from fleet.llm.port import ModelFailed
 from fleet.planning.references import ReferenceFailed, resolve
 from fleet.store.shapes import referred
 from fleet.store.sql.ledger import CallKey, CallRow
@@ -28,6 +31,8 @@ from fleet.tools.context import ToolContext
 from fleet.tools.tool import Tool, ToolFailed
 
 NO_RETRY = RetryPolicy(attempts=1)
+STUBBORN = 5.0
+"""Seconds that an async tool may take to heed its timeout."""
 log = logging.getLogger("fleet.tool")
 
 
@@ -75,9 +80,9 @@ def _guarded(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, dep
     try:
         outcome = _ahead(tool, args, hold, secrets, deps)
     except ToolFailed as wrong:
-        deps.live.breakers.tally(tool.spec.name, policy, good=not counts(wrong.failure))
+        tallied(tool.spec.name, policy, deps, good=not counts(wrong.failure))
         raise
-    deps.live.breakers.tally(tool.spec.name, policy, good=True)
+    tallied(tool.spec.name, policy, deps, good=True)
     return outcome
 
 
@@ -96,8 +101,8 @@ def _ahead(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps:
     try:
         outcome = _call(tool, args, hold, secrets, deps)
     except ToolFailed as wrong:
-        if wrong.failure.type == "timeout" and tool.spec.effect is Effect.WRITES:
-            raise ToolFailed("in_doubt", wrong.failure.message, FailureClass.IN_DOUBT) from None
+        if wrong.failure.cls is FailureClass.IN_DOUBT:
+            raise
         ledger.failed(row.key, secrets.masked(wrong.failure), Usage(calls=1))
         raise
     deps.crash.reached("tool", "after_effect")
@@ -114,7 +119,7 @@ def _opened(tool: Tool, attempt: Attempt, deps: Deps) -> CallRow:
     reserved = Usage(calls=1, money=tool.spec.cost)
     row = ledger.open(key, "tool", tool.spec.name, reserved, idempotency_key(attempt), asked)
     if row.state == "failed":
-        return ledger.reopen(key)
+        row = ledger.reopen(key)
     if row.state == "open" and not row.fresh:
         if tool.spec.effect is Effect.WRITES:
             message = f"{tool.spec.name} may have run already: its worker was lost before it could say so"
@@ -136,15 +141,40 @@ def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: 
         if hold.cancelled:
             return _cancelled(hold)
         raise
+    except ModelFailed as failed:
+        raise _told(failed.failure) from None
+    except (StoreUnreachable, Unwanted):
+        raise
     except CancelledError:
-        return _cancelled(hold)
+        return _stopped(hold, deps)
     except TimeoutError:
         message = f"{tool.spec.name} took longer than {hold.attempt.step.timeout:g} s"
-        raise ToolFailed("timeout", message, FailureClass.TRANSIENT) from None
-    except Exception as broken:
-        log.exception("tool %s failed", tool.spec.name, extra={"run": hold.attempt.context.run})
-        raise _told(failing.of_exception(broken)) from broken
-    return _cancelled(hold) if hold.cancelled else values.succeeded(found, deps)
+        raise _doubted(tool, Failure(cls=FailureClass.TRANSIENT, type="timeout", message=message)) from None
+    except (Exception, SystemExit) as broken:
+        about = {"run": hold.attempt.context.run, "step": hold.attempt.step.id}
+        log.error("tool %s failed: %s", tool.spec.name, secrets.hidden(traceback.format_exc()), extra=about)
+        raise _doubted(tool, failing.of_exception(broken)) from broken
+    unheard = hold.cancelled and tool.spec.effect is not Effect.WRITES
+    return _cancelled(hold) if unheard else values.succeeded(found, deps)
+
+
+def _doubted(tool: Tool, failure: Failure) -> ToolFailed:
+    """A write that broke off may have happened: only the tool itself can say that it has not."""
+    if tool.spec.effect is Effect.WRITES and failure.retryable:
+        return ToolFailed("in_doubt", f"{tool.spec.name} may have happened: {failure.message}", FailureClass.IN_DOUBT)
+    return _told(failure)
+
+
+def _stopped(hold: Hold, deps: Deps) -> Outcome:
+    """An async call was cancelled. Only a cancelled run has `cancelled` as an outcome."""
+    if hold.cancelled:
+        return _cancelled(hold)
+    if hold.why == "DEADLINE":
+        message = f"the step took longer than {hold.attempt.step.timeout:g} s"
+        raise ToolFailed("timeout", message, FailureClass.TRANSIENT)
+    if hold.stop.is_set() or deps.portal.closed:
+        raise Unwanted(hold.why or "the worker stops")
+    raise ToolFailed("cancelled_itself", "the tool was cancelled from within", FailureClass.TRANSIENT)
 
 
 def _cancelled(hold: Hold) -> Outcome:
@@ -152,14 +182,16 @@ def _cancelled(hold: Hold) -> Outcome:
 
 
 def _awaited(tool: Tool, args: dict[str, Any], context: ToolContext, hold: Hold, deps: Deps) -> Any:
+    timeout = hold.attempt.step.timeout
+
     async def within() -> Any:
-        return await asyncio.wait_for(tool.call(args, context), hold.attempt.step.timeout)
+        return await asyncio.wait_for(tool.call(args, context), timeout)
 
     work = deps.portal.start(within())
     hold.on_stop = work.cancel
     if hold.stop.is_set():
         work.cancel()
-    return work.result()
+    return work.result(timeout + STUBBORN)
 
 
 def _context(tool: Tool, hold: Hold, secrets: Secrets, deps: Deps) -> ToolContext:
@@ -187,7 +219,8 @@ def _progress(run: str, step: str, deps: Deps) -> Callable[[str], None]:
     """Shown to whoever listens right now; nobody keeps it."""
 
     def tell(text: str) -> None:
-        deps.live.streams.progress(run, step, text[:2000])
+        with suppress(StoreUnreachable):
+            deps.live.streams.progress(run, step, text[:2000])
 
     return tell
 

@@ -11,6 +11,10 @@ from fleet.errors import StoreUnreachable
 PREVIEW = 200
 
 
+class ArtifactLost(StoreUnreachable):
+    """An artifact's file is not there, or not whole."""
+
+
 class Artifacts:
     """`sha256:<hex>` names a file; the same content is kept once. All workers must see the folder."""
 
@@ -33,17 +37,17 @@ class Artifacts:
         return Artifact(ref=f"sha256:{digest}", size=len(body), preview=body[:PREVIEW].decode(errors="replace"))
 
     def get(self, artifact: Artifact) -> bytes:
-        """Its bytes, checked against its name. Raises StoreUnreachable when they are not there or not whole."""
+        """Its bytes, checked against its name. Raises ArtifactLost when they are not there or not whole."""
         digest = artifact.ref.removeprefix("sha256:")
         try:
             body = self._path(digest).read_bytes()
         except OSError as missing:
-            raise StoreUnreachable(f"artifact {artifact.ref} can't be read: {missing.strerror}") from None
+            raise ArtifactLost(f"artifact {artifact.ref} can't be read: {missing.strerror}") from None
         if hashlib.sha256(body).hexdigest() != digest:
-            raise StoreUnreachable(f"artifact {artifact.ref} is damaged")
+            raise ArtifactLost(f"artifact {artifact.ref} is damaged")
         return body
 
     def _path(self, digest: str) -> Path:
         if len(digest) != 64 or not digest.isalnum():
-            raise StoreUnreachable(f"sha256:{digest[:70]} is no artifact's name")
+            raise ArtifactLost(f"sha256:{digest[:70]} is no artifact's name")
         return self._folder / digest[:2] / digest[2:]
