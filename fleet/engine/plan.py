@@ -8,6 +8,7 @@ not enough) is merged with what is there, by equality and not by number.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fleet.core.attempt import Attempt
 from fleet.core.events import EventType
 from fleet.core.goal import Goal
 from fleet.core.ids import StepId, version_of
@@ -19,7 +20,7 @@ from fleet.engine.calls import LedgeredModel, usage_of
 from fleet.engine.deps import Deps
 from fleet.engine.history import rounds_of
 from fleet.engine.holding import Hold
-from fleet.engine.moves import Result, Settle
+from fleet.engine.moves import Result, Settle, Unwanted
 from fleet.llm.port import Message, ModelFailed, ModelRequest, Reply
 from fleet.planning.compile import LineCompiler
 from fleet.planning.grammar import PlanParser
@@ -27,6 +28,7 @@ from fleet.planning.merge import Alias, Merger
 from fleet.planning.paths import remaining
 from fleet.planning.prompts import planner_messages, repair_messages, replan_messages
 from fleet.planning.scope import Limits
+from fleet.store.runs import RunClosed
 
 SHOWN = 2000
 """Characters of a refused plan that the failure shows."""
@@ -64,21 +66,42 @@ class Writing:
 
 
 def run(hold: Hold, deps: Deps) -> Result:
-    """Writes plan `version`, repairs it once if it is refused, and records it."""
+    """Writes plan `version`, repairs it once if it is refused, and records it. One that is on record is followed."""
     attempt = hold.attempt
     try:
-        writing = _begin(hold, deps)
-        draft, found = _drafted(writing, _first_messages(writing))
+        found = _recorded(attempt, deps) or _written(hold, deps)
         if isinstance(found, Failure):
             return failing.decide(attempt, found, failing.MODEL_RETRIES, deps)
-        _accept(writing, draft, found)
+        _wanted(hold)
+        plan = _accept(attempt, found, deps)
     except ModelFailed as failed:
         return failing.decide(attempt, failed.failure, failing.MODEL_RETRIES, deps)
-    value = {"version": writing.version, "steps": len(found.steps)}
+    except RunClosed:
+        return Settle(outcome=Outcome(status=Status.CANCELLED, attempts=attempt.number))
+    value = {"version": plan.version, "steps": len(plan.steps)}
     outcome = Outcome(
         status=Status.SUCCEEDED, value=value, usage=usage_of(attempt, deps), attempts=attempt.number
     )  # fmt: skip
     return Settle(outcome=outcome)
+
+
+def _recorded(attempt: Attempt, deps: Deps) -> Plan | None:
+    """The plan that an attempt before this one put on record: its steps may run already, under its ids."""
+    version = version_of(attempt.step.id)
+    return next((plan for plan in deps.record.plans.all(attempt.context.run) if plan.version == version), None)
+
+
+def _written(hold: Hold, deps: Deps) -> Plan | Failure:
+    writing = _begin(hold, deps)
+    return _drafted(writing, _first_messages(writing))
+
+
+def _wanted(hold: Hold) -> None:
+    """Fences the planner: one that lost its lease, or whose run is cancelled, changes the run no more."""
+    if hold.cancelled:
+        raise RunClosed(f"run {hold.attempt.context.run} is being cancelled")
+    if hold.stop.is_set() and hold.why != "DEADLINE":
+        raise Unwanted(hold.why)
 
 
 def _begin(hold: Hold, deps: Deps) -> Writing:
@@ -109,31 +132,34 @@ def _first_messages(writing: Writing) -> tuple[Message, ...]:
     return replan_messages(goal, allowed, rounds, rounds[-1].verdict, highest + 2)
 
 
-def _drafted(writing: Writing, messages: tuple[Message, ...]) -> tuple[Draft, Plan | Failure]:
+def _drafted(writing: Writing, messages: tuple[Message, ...]) -> Plan | Failure:
     """The planner's plan; asked to repair it once when it was refused."""
     draft = _stream(writing, messages)
     found = _finish(writing, draft)
     if isinstance(found, Plan):
-        return draft, found
+        return found
     again = _stream(writing, repair_messages(messages, draft.text, found))
     mended = _finish(writing, again)
     if isinstance(mended, Plan):
-        return again, mended
+        return mended
     said = "; ".join(str(problem) for problem in mended[:10])
     kind = mended[0].code if mended[0].code in ("no_progress", "too_many_steps") else "plan_rejected"
     message = f"the planner's plan was refused twice: {said}. It wrote: {again.text[:SHOWN]}"
-    return again, Failure(cls=FailureClass.PERMANENT, type=kind, message=message)
+    return Failure(cls=FailureClass.PERMANENT, type=kind, message=message)
 
 
 def _stream(writing: Writing, messages: tuple[Message, ...]) -> Draft:
     """Reads one answer as it comes, and starts what may start."""
     deps, run_id = writing.deps, writing.hold.attempt.context.run
-    existing = {i: s for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool"}
+    there = {i: s for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool"}
+    # A step that was dropped may have an outcome or a call on record: its id is never given to another.
+    dropped = {step.id: step for _, step in deps.record.plans.noted(run_id) if step.id not in there}
+    existing = {**there, **dropped}
     # What failed in an earlier version may be tried again; what failed in this one, before its planner was asked again,
     # is a fact for the joiner to see.
     failed = {i for i, o in deps.live.runs.outcomes(run_id, sorted(writing.earlier)).items() if not o.ok}
     known = {i: s for i, s in existing.items() if i in writing.earlier and i not in failed}
-    merger = Merger(existing, failed)
+    merger = Merger(existing, failed | dropped.keys())
     compiler = LineCompiler(writing.specs, merger.next_id, known, _limits(writing))
     draft = Draft(compiler=compiler, merger=merger)
     parser = PlanParser()
@@ -184,6 +210,7 @@ def _take(writing: Writing, draft: Draft, line: Step | tuple[Problem, ...]) -> N
     if kept.effect is Effect.WRITES or draft.held.intersection(kept.needs) or draft.compiler.problems:
         draft.held.add(kept.id)
         return
+    _wanted(writing.hold)
     run_id = writing.hold.attempt.context.run
     writing.deps.record.plans.note_steps(run_id, writing.version, [kept])
     writing.deps.send(writing.deps.live.runs.add(run_id, [kept]))
@@ -204,14 +231,16 @@ def _finish(writing: Writing, draft: Draft) -> Plan | tuple[Problem, ...]:
     return draft.compiler.finish(writing.version, draft.text, list(new.values()))
 
 
-def _accept(writing: Writing, draft: Draft, plan: Plan) -> None:
-    """Records the plan, adds what waited for it, drops what it does not want."""
-    deps, run_id = writing.deps, writing.hold.attempt.context.run
-    deps.record.plans.save(run_id, plan)
-    wanted = {step.id for step in plan.steps} | writing.earlier
-    stray = [i for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool" and i not in wanted]
+def _accept(attempt: Attempt, plan: Plan, deps: Deps) -> Plan:
+    """Records the plan, drops what it does not want, adds what waited for it. Gives the plan that stands: the first."""
+    run_id = attempt.context.run
+    stands = deps.record.plans.save(run_id, plan)
+    wanted = {step.id for each in deps.record.plans.all(run_id) for step in each.steps}
+    noted = (step.id for version, step in deps.record.plans.noted(run_id) if version == stands.version)
+    stray = [step for step in noted if step not in wanted]
     if stray:
         deps.live.runs.drop(run_id, stray)
-    deps.send(deps.live.runs.add(run_id, plan.steps, remaining(plan.steps)))
-    about = {"version": plan.version, "steps": len(plan.steps)}
-    deps.live.runs.note(run_id, EventType.PLANNED, writing.hold.attempt.step.id, about)
+    deps.send(deps.live.runs.add(run_id, stands.steps, remaining(stands.steps)))
+    about = {"version": stands.version, "steps": len(stands.steps)}
+    deps.live.runs.note(run_id, EventType.PLANNED, attempt.step.id, about)
+    return stands
