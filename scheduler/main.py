@@ -20,6 +20,8 @@ log = logging.getLogger("fleet.scheduler")
 LEAD = 3.0
 """Seconds that a leader leads without saying so again."""
 REBUILD_EVERY = 5.0
+SILENCE = 3.0
+"""Seconds that Redis may take to answer before its leases are doubted."""
 
 
 def main(settings: Settings) -> int:
@@ -45,17 +47,29 @@ class Scheduler:
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
         self._me = f"{socket.gethostname()}.{os.getpid()}"
-        self._rebuilt = float("-inf")
+        self._rebuilt = self._quiet_until = float("-inf")
 
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(self._deps.settings.sweep):
             try:
-                if self.leads():
+                if self._led():
                     self.tick()
             except StoreUnreachable as away:
                 log.warning("not swept: %s", away)
+                self._be_quiet()
             except Exception:
                 log.exception("a sweep failed")
+
+    def _led(self) -> bool:
+        asked = time.monotonic()
+        leads = self.leads()
+        if time.monotonic() - asked > SILENCE:
+            self._be_quiet()
+        return leads
+
+    def _be_quiet(self) -> None:
+        """Workers could not renew either: for one lease nothing is reaped."""
+        self._quiet_until = time.monotonic() + self._deps.settings.lease
 
     def leads(self) -> bool:
         """Whether this scheduler leads now; a leader says so again, and a dead one is followed within seconds."""
@@ -65,6 +79,7 @@ class Scheduler:
         """One sweep, and now and then a look for runs that have no live state."""
         opened = recover.ensure_epoch(self._deps)
         if opened or time.monotonic() - self._rebuilt > REBUILD_EVERY:
-            recover.rebuild_missing(self._deps)
             self._rebuilt = time.monotonic()
-        return sweep(self._deps)
+            recover.rebuild_missing(self._deps)
+            recover.go_on(self._deps)
+        return sweep(self._deps, reap=time.monotonic() > self._quiet_until)

@@ -10,7 +10,8 @@ from fleet.errors import BadInput
 
 def ask(run: RunId, step: StepId, question: str, deps: Deps) -> None:
     """Leave a question: no worker waits for its answer."""
-    deps.record.answers.ask(run, step, question)
+    if deps.record.answers.ask(run, step, question).answer is not None:
+        return  # asked by an attempt that was lost, and answered since
     deps.record.goals.set_status(run, RunStatus.ASKING)
     deps.live.runs.note(run, EventType.ASKED, step, {"question": question}, RunStatus.ASKING)
 
@@ -27,7 +28,7 @@ def answer(run: RunId, text: str, by: str, deps: Deps) -> None:
 
 
 def resume(run: RunId, step: StepId, deps: Deps) -> None:
-    """Go on after an answer. Safe to do twice."""
-    deps.record.goals.set_status(run, RunStatus.RUNNING)
-    deps.live.runs.note(run, EventType.ANSWERED, step, status=RunStatus.RUNNING)
+    """Go on after an answer. Safe to do twice: a run that still asks, and has no open question, was left half-way."""
     join.add_round(run, version_of(step) + 1, deps)
+    deps.live.runs.note(run, EventType.ANSWERED, step, status=RunStatus.RUNNING)
+    deps.record.goals.set_status(run, RunStatus.RUNNING)

@@ -3,12 +3,13 @@
 import logging
 
 from fleet.core.events import EventType
-from fleet.core.ids import RunId, StepId, join_step, plan_step
+from fleet.core.ids import JOIN, RunId, StepId, join_step, plan_step
 from fleet.core.outcome import Outcome
 from fleet.core.plan import Plan, Step
 from fleet.core.run import RunStatus
-from fleet.engine import cancel, join, submit
+from fleet.engine import answers, cancel, join, submit
 from fleet.engine.deps import Deps
+from fleet.errors import StoreUnreachable
 from fleet.planning.paths import remaining
 
 log = logging.getLogger("fleet.recover")
@@ -29,9 +30,28 @@ def rebuild_missing(deps: Deps) -> int:
     while page := deps.record.goals.open_runs(after, PAGE):
         after = page[-1][0]
         for run in deps.live.runs.missing([run for run, _ in page]):
-            rebuild(RunId(run), deps)
-            rebuilt += 1
+            rebuilt += _rebuilt(RunId(run), deps)
     return rebuilt
+
+
+def _rebuilt(run: RunId, deps: Deps) -> bool:
+    """A run that can't be rebuilt does not keep the others waiting."""
+    try:
+        rebuild(run, deps)
+    except StoreUnreachable:
+        raise
+    except Exception:
+        log.exception("run can't be rebuilt", extra={"run": run})
+        return False
+    return True
+
+
+def go_on(deps: Deps) -> None:
+    """Runs that a process left half-way between record and live state: a cancellation, an answer. Safe to do twice."""
+    for record in deps.record.goals.list(status=RunStatus.CANCELLING, limit=PAGE):
+        cancel.cancel(record.run_id, deps)
+    for run, step in deps.record.answers.unheeded(PAGE):
+        answers.resume(run, step, deps)
 
 
 def rebuild(run: RunId, deps: Deps) -> None:
@@ -42,13 +62,21 @@ def rebuild(run: RunId, deps: Deps) -> None:
     log.warning("run rebuilt from the record", extra={"run": run, "goal": record.goal_id})
     plans = deps.record.plans.all(run)
     outcomes: dict[StepId, Outcome] = {s: o for page in deps.record.outcomes.pages(run) for s, o in page}
-    submit.open_run(run, record.goal_id, record.goal, record.traceparent, deps, EventType.REBUILT)
+    outcomes = {s: o for s, o in outcomes.items() if not _ends(s, o)}
+    context = submit.context_of(run, record.goal_id, record.goal, record.traceparent)
+    submit.open_run(context, record.goal, record.created.timestamp(), deps, EventType.REBUILT)
     if record.goal.loop == "plan" and plans:
         _restore(run, [*plans[0].steps, join.joining(1, deps)], outcomes, deps)
     else:
         _replay(run, plans, outcomes, deps)
     if record.status is RunStatus.CANCELLING:
         cancel.cancel(run, deps)
+
+
+def _ends(step: StepId, outcome: Outcome) -> bool:
+    """Whether it is the outcome of a join step that ended the run: it runs again, since that end is not on record."""
+    verdict = outcome.value if isinstance(outcome.value, dict) else {}
+    return step.startswith(JOIN) and verdict.get("kind") not in ("replan", "ask")
 
 
 def _replay(run: RunId, plans: tuple[Plan, ...], outcomes: dict[StepId, Outcome], deps: Deps) -> None:

@@ -15,7 +15,7 @@ from fleet.engine import join
 from fleet.engine.deps import Deps
 from fleet.errors import FleetFault, Overloaded, StoreUnreachable
 from fleet.planning.paths import remaining
-from fleet.store.runs import order
+from fleet.store.runs import RunClosed, order
 from fleet.store.sql.accept import Accepted, Submission
 
 log = logging.getLogger("fleet.submit")
@@ -84,11 +84,13 @@ def _launch(submission: Submission, deps: Deps) -> None:
         start(submission.run_id, submission.goal_id, submission.goal, submission.plan, submission.traceparent, deps)
     except StoreUnreachable as away:
         log.warning("accepted, to be started later: %s", away, extra={"goal": submission.goal_id})
+    except RunClosed:
+        log.info("cancelled before it was started", extra={"goal": submission.goal_id})
 
 
 def start(run: str, goal_id: str, goal: Goal, plan: Plan | None, traceparent: str, deps: Deps) -> None:
     """Open the run's live state and add its first steps. Safe to do twice."""
-    open_run(run, goal_id, goal, traceparent, deps)
+    open_run(context_of(run, goal_id, goal, traceparent), goal, deps.clock(), deps)
     if plan is None:
         deps.send(deps.live.runs.add(run, join.engine_steps(1, deps)))
         return
@@ -96,13 +98,15 @@ def start(run: str, goal_id: str, goal: Goal, plan: Plan | None, traceparent: st
     deps.send(deps.live.runs.add(run, steps, remaining(plan.steps)))
 
 
+def context_of(run: str, goal_id: str, goal: Goal, traceparent: str) -> RunContext:
+    return RunContext(run=RunId(run), goal=goal_id, tenant=goal.tenant, traceparent=traceparent, labels=goal.labels)
+
+
 def open_run(
-    run: str, goal_id: str, goal: Goal, traceparent: str, deps: Deps, event: EventType = EventType.ACCEPTED
-) -> None:  # fmt: skip
-    now = deps.clock()
-    context = RunContext(
-        run=RunId(run), goal=goal_id, tenant=goal.tenant, traceparent=traceparent, labels=goal.labels
-    )  # fmt: skip
+    context: RunContext, goal: Goal, submitted: float, deps: Deps, event: EventType = EventType.ACCEPTED
+) -> None:
+    """submitted: seconds since 1970, from which the run's order and its budget of time count."""
     bounds = [goal.deadline.timestamp()] if goal.deadline else []
-    bounds += [now + goal.budget.seconds] if goal.budget.seconds else []
-    deps.live.runs.open(context, order(goal.priority, now), deadline=min(bounds, default=None), event=event)
+    bounds += [submitted + goal.budget.seconds] if goal.budget.seconds else []
+    place = order(goal.priority, submitted)
+    deps.live.runs.open(context, place, deadline=min(bounds, default=None), event=event)
