@@ -1,6 +1,7 @@
 """The Celery app: carries wake-ups, and nothing else. A user's own app in the same process is left alone."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -9,9 +10,10 @@ from kombu.entity import Queue
 
 from fleet import names
 from fleet.core.ids import JOIN, PLAN
-from fleet.settings import Settings, load_settings
+from fleet.settings import Settings, load_settings, mask
 from fleet.store.shapes import Wake
 
+log = logging.getLogger("fleet.app")
 CONF = {
     "task_serializer": "json",
     "accept_content": ["json"],
@@ -79,8 +81,15 @@ def task_of(step: str) -> str:
 
 
 def send(app: Celery, wakes: Iterable[Wake]) -> None:
-    """Send a message for each step. A message that is lost is told again by the sweeper."""
+    """Send a message for each step. Never fails: a message that is lost is told again by the sweeper."""
     pending = list(wakes)
+    try:
+        _publish(app, pending)
+    except Exception as lost:
+        log.warning("%d messages were not sent, the sweeper will: %s", len(pending), mask(str(lost)))
+
+
+def _publish(app: Celery, pending: Sequence[Wake]) -> None:
     if not pending:
         return
     with app.producer_pool.acquire(block=True) as producer:

@@ -13,7 +13,7 @@ PAGE = 200
 
 
 class Heartbeat:
-    """A thread that beats until it is stopped; the last beat says goodbye."""
+    """A thread that beats at once and until it is stopped. A worker that starts, or finds Redis again, wakes itself."""
 
     def __init__(self, deps: Deps, holding: Holding, place: Place, slots: int) -> None:
         self._deps = deps
@@ -35,9 +35,10 @@ class Heartbeat:
             log.warning("could not say goodbye: %s", away)
 
     def beat(self) -> None:
-        """One beat. A stopping worker renews what it holds, and offers no slot."""
+        """One beat. A stopping worker has no slots but those it holds: their leases are counted against them."""
         held = self._holding.held()
-        slots = 0 if self._holding.stopping.is_set() else self._slots
+        stopping = self._holding.stopping.is_set()
+        slots = len(held) if stopping else max(0, self._slots - self._holding.stuck())
         lifetime = self._deps.settings.lease
         for start in range(0, max(1, len(held)), PAGE):
             offered = slots if start == 0 else None
@@ -47,8 +48,9 @@ class Heartbeat:
                 self._holding.cancel(key, why)
 
     def _beat_on(self) -> None:
-        away = False
-        while not self._stop.wait(self._deps.settings.heartbeat):
+        """Nothing ends it but stop: a worker that lives without a heartbeat loses every step it takes."""
+        away = True
+        while True:
             try:
                 self.beat()
                 if away:
@@ -57,3 +59,8 @@ class Heartbeat:
             except StoreUnreachable as gone:
                 log.warning("no heartbeat: %s", gone)
                 away = True
+            except Exception:
+                log.exception("no heartbeat")
+                away = True
+            if self._stop.wait(self._deps.settings.heartbeat):
+                return

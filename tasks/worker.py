@@ -81,11 +81,8 @@ class WorkerProcess:
             nudge()
 
     def _on_ready(self, sender: Any = None, **_: Any) -> None:
-        """A worker that starts wakes itself for what is ready."""
         self._events.dispatcher = sender.event_dispatcher
-        self._heartbeat.beat()
         self._heartbeat.start()
-        self._deps.send(self._deps.live.steps.untold())
 
     def _on_stopping(self, **_: Any) -> None:
         self._holding.stopping.set()

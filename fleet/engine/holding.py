@@ -54,6 +54,11 @@ class Holding:
             attempts = [hold.attempt for hold in self._holds.values()]
         return [Held(a.context.run, a.step.id, a.fence, a.step.lane) for a in attempts]
 
+    def stuck(self) -> int:
+        """Attempts that hold their slot though their lease is gone: the tool does not heed that it should stop."""
+        with self._lock:
+            return sum(hold.stop.is_set() and not hold.cancelled for hold in self._holds.values())
+
     def cancel(self, key: tuple[str, str, str], why: str) -> None:
         with self._lock:
             hold = self._holds.get(key)
