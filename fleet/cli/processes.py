@@ -120,9 +120,9 @@ def _tell_up(fleet: "EmbeddedFleet", *, json: bool) -> None:
     if json:
         out.document({"data": str(folder), "addresses": fleet.addresses(), "pids": fleet.pids()})
         return
-    out.talk(
-        f"the fleet is up: {fleet.settings.workers} workers with {fleet.settings.slots} slots each, data in {folder}"
-    )
+    number = fleet.settings.workers
+    workers = "1 worker" if number == 1 else f"{number} workers"
+    out.talk(f"the fleet is up: {workers} with {fleet.settings.slots} slots each, data in {folder}")
     for name, address in fleet.addresses().items():
         out.talk(f"  {name:<8} {address}")
     if fleet.flower is not None:

@@ -38,13 +38,14 @@ class Backoff:
 
 @dataclass(kw_only=True, slots=True)
 class Child:
-    """A process that is to be alive. due: when (monotonic) to start it, where it is not."""
+    """A process that is to be alive. due: when (monotonic) to start it, where it is not. code: its last exit code."""
 
     spec: ChildSpec
     due: float = 0.0
     started: float = 0.0
     deaths: int = 0
     restarts: int = 0
+    code: int = 0
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, now: float) -> None:
@@ -59,7 +60,7 @@ class Child:
         if not _exited(self.process.pid):
             return False
         self._signal_group()  # before it is reaped, since only then does the number still mean this group
-        self.process.wait()
+        self.code = self.process.wait()
         self.process = None
         return True
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from signal import SIGKILL, Signals
+from signal import SIGKILL, Signals, strsignal
 from types import TracebackType
 
 from pydantic import SecretStr
@@ -162,7 +162,7 @@ class EmbeddedFleet:
             counts = self.counts()
             for name, restarts in counts.items():
                 if restarts > self._told.get(name, 0):
-                    self._talk(f"{name} died and was started again (restart {restarts}): {self._last_words(name)}")
+                    self._talk(f"{name} died and was started again (restart {restarts}): {self._cause(name)}")
             self._told = counts
             note = FleetNote(
                 pid=os.getpid(),
@@ -182,6 +182,11 @@ class EmbeddedFleet:
             return self._ready(self.settings, self.settings.workers)
         except StoreUnreachable:  # Redis is being started again
             return False
+
+    def _cause(self, name: str) -> str:
+        """Why a process died: the signal that killed it, which it could not tell of, else its last words."""
+        code = self._over_all(Supervisor.codes)[name]
+        return f"ended by signal {-code} ({strsignal(-code)})" if code < 0 else self._last_words(name)
 
     def _last_words(self, name: str) -> str:
         folder = self._folder.path / REDIS_FOLDER / "redis.log"

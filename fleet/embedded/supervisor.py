@@ -50,6 +50,11 @@ class Supervisor:
         with self._lock:
             return {name: child.restarts for name, child in self._children.items()}
 
+    def codes(self) -> dict[str, int]:
+        """What every child last ended with, by its name: its exit code, or a signal's number below zero."""
+        with self._lock:
+            return {name: child.code for name, child in self._children.items()}
+
     def pids(self) -> dict[str, int]:
         """Process ids of the children that are alive, by name."""
         with self._lock:
