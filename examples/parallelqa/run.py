@@ -1,7 +1,7 @@
 """Runs ParallelQA as a batch on a fleet of its own, and prints what came of it beside what the data demand.
 
     python examples/parallelqa/run.py --set all --scale 0            # answers and calls, as fast as it goes
-    python examples/parallelqa/run.py --scale 0.1                    # speed-up over the recorded ReAct runs
+    python examples/parallelqa/run.py                                # speed-up over the recorded ReAct runs
     python examples/parallelqa/run.py --scale 0.3 --kill 3 --seed 1  # a process dies every three seconds
 
 The exit code is 0 only if all that is demanded was found: every answer right, the calls those of the data, with
@@ -34,8 +34,8 @@ from fleet.client import Fleet
 from fleet.embedded.fleet import EmbeddedFleet
 from fleet.errors import FleetFault
 
-IN_FLIGHT = 4
-"""At scale 0.1 as busy as 40 goals in flight at full length."""
+BUSY = 32
+"""Goals in flight at full length that keep a fleet as busy as it is by default, at whatever scale."""
 
 
 @dataclass(kw_only=True)
@@ -84,17 +84,19 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--profile", choices=("paper_totals", "paper_parts"), default="paper_totals", help="model times"
     )
-    parser.add_argument("--scale", type=float, default=0.1, help="factor on every recorded delay; 0: none")
+    parser.add_argument("--scale", type=float, default=0.5, help="factor on every recorded delay; 0: none")
     parser.add_argument("--workers", type=int, default=0, help="worker processes (2, or 4 with --kill)")
     parser.add_argument("--slots", type=int, default=32, help="steps that a worker runs at a time")
-    parser.add_argument("--in-flight", type=int, help=f"goals open at a time ({IN_FLIGHT}, 32 with --kill); 0: all")
+    parser.add_argument(
+        "--in-flight", type=int, help=f"goals open at a time ({BUSY} * scale, {BUSY} with --kill); 0: all"
+    )
     parser.add_argument("--kill", type=float, default=0.0, metavar="SECONDS", help="kill a process every so often")
     parser.add_argument("--seed", type=int, default=1, help="of the choice of whom to kill")
     parser.add_argument("--losses", type=int, default=0, help="workers that a step may cost (3, or 10 with --kill)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     chosen = parser.parse_args(arguments)
     if chosen.in_flight is None:
-        chosen.in_flight = 32 if chosen.kill else IN_FLIGHT if chosen.scale else 0
+        chosen.in_flight = BUSY if chosen.kill else round(BUSY * chosen.scale)
     chosen.workers = chosen.workers or (4 if chosen.kill else 2)
     chosen.losses = chosen.losses or (10 if chosen.kill else 3)  # by chance alone, a long call may lose three
     return chosen
@@ -164,13 +166,14 @@ def _print(report: Report, console: Console) -> None:
         f"{chosen.workers} workers of {chosen.slots} slots, {flight}; "
         f"{os.cpu_count()} cores, load {report.load:.1f} before it began"
     )
-    console.print(_answers(report))
+    _show(console, _answers(report))
     if report.timed:
-        console.print(_speed(report.branches()))
-        console.print(_where(report))
+        _show(console, _speed(report.branches()))
+        _show(console, _where(report))
     if chosen.kill:
-        console.print(_killed(report))
-        console.print(_again(report))
+        _show(console, _killed(report))
+        _show(console, _again(report))
+    console.print()
     for run in findings.wrong(report.pursued):
         labels = run.goal.labels
         said = f"{run.end.status} ({run.end.reason}) {str(run.end.answer)[:60]!r} {run.end.detail[:200]}"
@@ -250,10 +253,17 @@ def _again(report: Report) -> Table:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title + " " * (100 - len(title)), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=title, box=None, pad_edge=False, show_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left")
     return table
+
+
+def _show(console: Console, table: Table) -> None:
+    """The title on a line of its own: rich would fold it to the table's width."""
+    title, table.title = table.title, None
+    console.print(f"\n{title}", highlight=False)
+    console.print(table)
 
 
 def _document(report: Report) -> dict[str, Any]:
