@@ -3,7 +3,7 @@
 VENV ?= .venv
 PYTHON ?=
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 pyproject.toml \
 	--extra embedded --group build
 DEMO := $(VENV)/.installed-demo
