@@ -1,7 +1,6 @@
-"""Loads the Lua files, and calls them by their hash."""
+"""Loads the Lua files as a library of Redis functions, and calls them."""
 
 import hashlib
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any
 import redis
 from redis.exceptions import (
     ClusterDownError,
-    NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -44,18 +42,29 @@ class EpochLost(StoreUnreachable):
     """The live state is empty or foreign: a scheduler has to open a new epoch before work goes on."""
 
 
-@cache
-def source(name: str) -> str:
-    """The text of lua/<name>.lua with the libraries that its header names, each once, in front of it."""
-    text = (LUA / f"{name}.lua").read_text()
-    needs = re.search(r"^-- needs: (.*)$", text, re.MULTILINE)
-    libraries = needs.group(1).split() if needs else []
-    return "\n".join([*((LUA / "lib" / f"{library}.lua").read_text() for library in libraries), text])
+LIBRARIES = ("base", "ready", "settle", "claim", "end")
+"""The files of lua/lib, each after those it needs."""
 
 
 @cache
-def sha(name: str) -> str:
-    return hashlib.sha1(source(name).encode(), usedforsecurity=False).hexdigest()
+def library() -> tuple[str, str]:
+    """All scripts as one library of Redis functions: a digest that is part of every name in it, and its text.
+
+    So Redis compiles them once, and not at each call; and releases that run side by side each call their own.
+    """
+    parts = [(LUA / "lib" / f"{name}.lua").read_text() for name in LIBRARIES]
+    files = sorted(LUA.glob("*.lua"))
+    parts += [f"local function script_{file.stem}(ARGV)\n{file.read_text()}\nend" for file in files]
+    digest = hashlib.sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()[:12]
+    parts += [REGISTER.format(name=file.stem, digest=digest) for file in files]
+    return digest, "\n".join([f"#!lua name=fleet_{digest}", *parts])
+
+
+REGISTER = """redis.register_function('{name}_{digest}', function(keys, args)
+  local wrong = begin(args[1])
+  if wrong then return wrong end
+  return script_{name}(args)
+end)"""
 
 
 def guarded(call: Callable[[], Any]) -> Any:
@@ -83,10 +92,15 @@ class Scripts:
         return guarded(lambda: self._evaluate(name, args))
 
     def _evaluate(self, name: str, args: tuple[str | int | float, ...]) -> Any:
+        digest, text = library()
+        command = ("FCALL", f"{name}_{digest}", 0, self._namespace, *args)
         try:
-            return self._connections.execute("EVALSHA", sha(name), 0, self._namespace, *args)
-        except NoScriptError:
-            return self._connections.execute("EVAL", source(name), 0, self._namespace, *args)
+            return self._connections.execute(*command)
+        except ResponseError as refused:
+            if "Function not found" not in str(refused):
+                raise
+        self._connections.execute("FUNCTION", "LOAD", "REPLACE", text)
+        return self._connections.execute(*command)
 
 
 class ThreadConnections:
@@ -115,12 +129,27 @@ class ThreadConnections:
         return answer
 
     def _connection(self) -> Any:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._pool.get_connection()
-        elif time.monotonic() - self._local.used > RESTED and _closed(connection):
+        kept = getattr(self._local, "kept", None)
+        if kept is None:
+            kept, self._local.used = Kept(self._pool), time.monotonic()
+            self._local.kept = kept
+        connection = kept.connection
+        if time.monotonic() - self._local.used > RESTED and _closed(connection):
             connection.disconnect()
         return connection
+
+
+class Kept:
+    """A thread's connection; it goes back to the pool when the thread has ended."""
+
+    def __init__(self, pool: "redis.ConnectionPool") -> None:
+        self._pool = pool
+        self.connection: Any = pool.get_connection()
+
+    def __del__(self) -> None:
+        connection = getattr(self, "connection", None)
+        if connection is not None:
+            self._pool.release(connection)
 
 
 def _closed(connection: Any) -> bool:

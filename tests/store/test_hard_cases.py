@@ -1,6 +1,7 @@
 """Hard cases of the live state: what is late, what is full, what is large, and what a crash left half done."""
 
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -259,7 +260,7 @@ def test_a_large_fan_out_and_fan_in_goes_by_short_scripts(live: Live) -> None:
 
 def calls(stats: dict[str, dict[str, int]], *, inner: bool = False) -> int:
     """Scripts that were called, or commands that scripts called."""
-    outer = ("cmdstat_evalsha", "cmdstat_eval")
+    outer = ("cmdstat_fcall", "cmdstat_eval")
     return sum(each["calls"] for name, each in stats.items() if (name not in outer) == inner)
 
 
@@ -270,3 +271,16 @@ def test_two_runs_do_not_touch_each_other(live: Live) -> None:
     live.runs.cancel(RUN)
     assert states(live, RunId("r2")) == {"a": "ready", "join.1": "joining"}
     assert claim(live).context.run == "r2"
+
+
+def test_threads_that_end_give_their_connections_back(live: Live) -> None:
+    """R37: many short threads use few connections."""
+    pool = live.client.connection_pool
+    client = Live.connect(f"redis://127.0.0.1:{pool.connection_kwargs['port']}/0", live.keys.namespace, most=3)
+    found: list[object] = []
+    for _ in range(20):
+        thread = threading.Thread(target=lambda: found.append(client.steps.claim(PLACE)))
+        thread.start()
+        thread.join()
+    client.close()
+    assert found == [(None, [])] * 20

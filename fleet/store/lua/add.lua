@@ -6,9 +6,8 @@
 --   the step runs with what is there, event is the data of step.added. A step 'join.n' waits for all others of the run.
 -- answers: ADDED wake..., UNKNOWN_RUN, CLOSED, UNKNOWN_NEED step need
 local run, records = ARGV[2], cjson.decode(ARGV[3])
-local status = redis.call('HGET', of(run), 'status')
-if not status then return {'UNKNOWN_RUN'} end
-if status ~= 'running' and status ~= 'asking' then return {'CLOSED'} end
+if not about(run).status then return {'UNKNOWN_RUN'} end
+if not takes_steps(run) then return {'CLOSED'} end
 local here = {}
 for _, record in ipairs(records) do
   for _, need in ipairs(record[8]) do
@@ -20,35 +19,34 @@ for _, record in ipairs(records) do
   here[record[1]] = true
 end
 
-local tried = tonumber(redis.call('HGET', of(run), 'tried') or '0')
-local work, words, children = {}, {}, {}
+local tried = about(run).tried
+local work, children = {}, {}
 local function create(id, record)
   local st = {attempts = tried, losses = 0, retries = 0}
   redis.call('HSET', of(run, 'steps'), id, record[2])
+  specs[member(run, id)] = record[2]
   event(run, 'step.added', id, record[7])
   if string.sub(id, 1, 5) == 'join.' then
     redis.call('HSET', of(run), 'join', id)
+    about(run).join = id
     write_state(run, id, st, 'joining')
-    if tonumber(redis.call('HGET', of(run), 'left')) == 0 then touch(make_ready(run, id, st, record[2])) end
+    if tonumber(redis.call('HGET', of(run), 'left')) == 0 then make_ready(run, id, st) end
     return nil
   end
   redis.call('HINCRBY', of(run), 'left', 1)
   st.word, st.more = 'loading', '0 0 ' .. record[3] .. ' 0'
+  states[member(run, id)] = st
   return st
 end
 
 local OPEN = {waiting = true, ready = true, leased = true, parked = true, loading = true, joining = true}
-local function word_of(need)
-  if not words[need] then words[need] = read_state(run, need).word end
-  return words[need]
-end
 
 local function link(id, record, st)
   local pending, ok, threshold, cursor = string.match(st.more, '^(%d+) (%d+) (%d+) (%d+)')
   pending, ok, threshold, cursor = tonumber(pending), tonumber(ok), tonumber(threshold), tonumber(cursor)
   if cursor ~= record[4] then return end
   for _, need in ipairs(record[8]) do
-    local word = word_of(need)
+    local word = read_state(run, need).word
     if word == 'succeeded' then
       ok = ok + 1
     elseif OPEN[word] then
@@ -59,12 +57,11 @@ local function link(id, record, st)
     cursor = cursor + 1
   end
   if record[5] == 1 then
-    decide(run, id, st, pending, ok, threshold, work, record[2] ~= '' and record[2] or nil)
+    decide(run, id, st, pending, ok, threshold, work)
     if record[6] > 0 and st.word == 'waiting' then redis.call('ZADD', global('timers'), now + record[6], member(run, id)) end
   else
     write_state(run, id, st, 'loading', pending .. ' ' .. ok .. ' ' .. threshold .. ' ' .. cursor)
   end
-  words[id] = st.word
 end
 
 for _, record in ipairs(records) do
@@ -75,4 +72,4 @@ for _, record in ipairs(records) do
 end
 for need, ids in pairs(children) do add_children(run, need, ids) end
 cascade(run, work)
-return {'ADDED', unpack(wakes(touched(), tonumber(ARGV[4])))}
+return {'ADDED', unpack(wakes('', tonumber(ARGV[4])))}

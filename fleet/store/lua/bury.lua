@@ -8,13 +8,12 @@ local st = read_state(run, step)
 local answer = refuse(run, st, ARGV[4]) or 'COMMITTED'
 local more, closed = false, 0
 if answer == 'COMMITTED' then
-  local lane = read_header(redis.call('HGET', of(run, 'steps'), step)).lane
-  redis.call('ZREM', global('leases:' .. lane), member(run, step))
+  unlease(run, step, st)
   st.losses = st.losses + 1
   local work = {}
   settle(run, step, st, ARGV[5], ARGV[6], work, ARGV[7])
   more = cascade(run, work)
   if ARGV[8] ~= '' then end_run(run, ARGV[8]) end
-  if redis.call('HGET', of(run), 'status') == 'cancelling' and tonumber(redis.call('HGET', of(run), 'left')) <= 0 then closed = 1 end
+  if is_closed(run) then closed = 1 end
 end
-return {answer, more and 1 or 0, closed, wakes(touched(), tonumber(ARGV[9]))}
+return {answer, more and 1 or 0, closed, wakes('', tonumber(ARGV[9]))}

@@ -4,10 +4,10 @@
 -- args: ns run cursor why
 -- answers: {next cursor ('0': all pages seen), step of this page that still runs...}, or {UNKNOWN}, {ENDED}
 local run, cursor = ARGV[2], ARGV[3]
-local status = redis.call('HGET', of(run), 'status')
-if not status then return {'UNKNOWN'} end
-if status ~= 'running' and status ~= 'asking' and status ~= 'cancelling' then return {'ENDED'} end
-if status ~= 'cancelling' then
+if not about(run).status then return {'UNKNOWN'} end
+if is_over(run) then return {'ENDED'} end
+if about(run).status ~= 'cancelling' then
+  about(run).status, about(run).join = 'cancelling', nil
   redis.call('HSET', of(run), 'status', 'cancelling', 'why', ARGV[4])
   redis.call('ZREM', global('deadlines'), run)
   redis.call('HDEL', of(run), 'join')

@@ -17,4 +17,4 @@ for _ = 1, 16 do
 end
 if not cascade(run, work) and redis.call('LLEN', of(run, 'cascade')) == 0 then redis.call('SREM', global('cascades'), run) end
 local more = redis.call('SISMEMBER', global('cascades'), run) == 1
-return {more and 'MORE' or 'DONE', unpack(wakes(touched(), tonumber(ARGV[3])))}
+return {more and 'MORE' or 'DONE', unpack(wakes('', tonumber(ARGV[3])))}

@@ -10,16 +10,13 @@ local st = read_state(run, step)
 local answer = refuse(run, st, fence) or 'COMMITTED'
 local more, closed = false, 0
 if answer == 'COMMITTED' then
-  local lane = read_header(redis.call('HGET', of(run, 'steps'), step)).lane
-  redis.call('ZREM', global('leases:' .. lane), member(run, step))
+  unlease(run, step, st)
   local work = {}
   settle(run, step, st, status, outcome, work, ARGV[7])
   more = cascade(run, work)
   if ARGV[8] ~= '' then end_run(run, ARGV[8]) end
-  if redis.call('HGET', of(run), 'status') == 'cancelling' and tonumber(redis.call('HGET', of(run), 'left')) <= 0 then closed = 1 end
+  if is_closed(run) then closed = 1 end
 end
 local claimed = {}
 if want == '1' then claimed = claim(worker, lanes, lease) end
-local all = touched()
-all = all == '' and lanes or (lanes .. ',' .. all)
-return {answer, more and 1 or 0, closed, claimed, wakes(all, most)}
+return {answer, more and 1 or 0, closed, claimed, wakes(lanes, most)}

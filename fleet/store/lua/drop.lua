@@ -9,7 +9,7 @@ for i = 3, #ARGV do
   local step = ARGV[i]
   local st = read_state(run, step)
   if st and redis.call('HEXISTS', of(run, 'outcomes'), step) == 0 then
-    local lane = read_header(redis.call('HGET', of(run, 'steps'), step)).lane
+    local lane = read_header(read_spec(run, step)).lane
     redis.call('ZREM', global('ready:' .. lane), member(run, step))
     redis.call('ZREM', global('leases:' .. lane), member(run, step))
     redis.call('HDEL', of(run, 'state'), step)
@@ -19,4 +19,5 @@ for i = 3, #ARGV do
     if redis.call('HINCRBY', of(run), 'left', -1) == 0 then drained(run) end
   end
 end
+flush()
 return dropped

@@ -6,7 +6,7 @@ local due = redis.call('ZRANGEBYSCORE', global('timers'), '-inf', now, 'LIMIT', 
 for _, m in ipairs(due) do
   local run, step = split(m)
   local st = read_state(run, step)
-  if st and (st.word == 'parked' or st.word == 'waiting') and not is_over(run) then touch(make_ready(run, step, st)) end
+  if st and (st.word == 'parked' or st.word == 'waiting') and not is_over(run) then make_ready(run, step, st) end
   redis.call('ZREM', global('timers'), m)
 end
-return {#due, wakes(touched(), tonumber(ARGV[3]))}
+return {#due, wakes('', tonumber(ARGV[3]))}

@@ -3,8 +3,7 @@
 -- args: ns run lifetime
 -- answers: FORGOTTEN, OPEN
 local run, lifetime = ARGV[2], math.max(1, tonumber(ARGV[3]))
-local status = redis.call('HGET', of(run), 'status')
-if status and status ~= 'succeeded' and status ~= 'failed' and status ~= 'cancelled' then return {'OPEN'} end
+if not is_over(run) then return {'OPEN'} end
 redis.call('PEXPIRE', of(run), lifetime)
 for _, part in ipairs(PARTS) do redis.call('PEXPIRE', of(run, part), lifetime) end
 redis.call('ZREM', global('ended'), run)

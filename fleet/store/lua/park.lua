@@ -1,5 +1,5 @@
 -- Let go of a claimed step until a time: a retry after a backoff, a breaker that is open.
--- needs: base ready settle claim
+-- needs: base ready settle claim end
 -- args: ns run step fence delay event retry lanes worker lease want most
 --   delay: milliseconds (0: ready again at once). event: data of step.parked. retry: 1 counts as a retry.
 -- answers: {PARKED or why not, 0, 0, claim, wakes}
@@ -9,18 +9,17 @@ local st = read_state(run, step)
 local answer = refuse(run, st, fence) or 'PARKED'
 local closed = 0
 if answer == 'PARKED' then
-  local spec = redis.call('HGET', of(run, 'steps'), step)
-  redis.call('ZREM', global('leases:' .. read_header(spec).lane), member(run, step))
+  unlease(run, step, st)
   st.retries = st.retries + tonumber(ARGV[7])
   event(run, 'step.parked', step, ARGV[6])
-  if redis.call('HGET', of(run), 'status') == 'cancelling' then
+  if about(run).status == 'cancelling' then
     settle(run, step, st, 'cancelled', '{"status":"cancelled"}', {})
-    if tonumber(redis.call('HGET', of(run), 'left')) <= 0 then closed = 1 end
+    if is_closed(run) then closed = 1 end
   elseif delay > 0 then
     write_state(run, step, st, 'parked', now + delay)
     redis.call('ZADD', global('timers'), now + delay, member(run, step))
   else
-    make_ready(run, step, st, spec)
+    make_ready(run, step, st)
   end
 end
 local claimed = {}

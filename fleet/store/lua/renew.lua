@@ -25,11 +25,11 @@ for i, record in ipairs(cjson.decode(ARGV[7])) do
   local run, step, fence, lane = record[1], record[2], record[3], record[4]
   local st = read_state(run, step)
   local why
-  local status = redis.call('HGET', of(run), 'status')
+  local status = about(run).status
   if not st or not OPEN_RUN[status] then
     why = 'SUPERSEDED'
   else
-    local held, deadline = string.match(st.more, '^(%S+) %S+ (%d+)$')
+    local held, deadline = string.match(st.more, '^(%S+) %S+ (%d+)')
     if st.word ~= 'leased' or held ~= fence then
       why = 'STALE'
     elseif tonumber(deadline) < now then

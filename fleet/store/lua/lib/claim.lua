@@ -1,18 +1,28 @@
 -- Claiming the best ready step of the lanes a worker serves.
 -- needs: base ready
 
--- Takes the head of the best lane; nil when all are empty.
+local function serves(lanes, lane) return string.find(',' .. lanes .. ',', ',' .. lane .. ',', 1, true) ~= nil end
+
+-- Takes the best step of the lanes, be it in a ready set or just made ready by this call: run, step; nil when none is.
 local function pop(lanes)
-  if not string.find(lanes, ',', 1, true) then return redis.call('ZPOPMIN', global('ready:' .. lanes))[1] end
-  local best, best_score, best_lane
+  local pick, pick_at
+  for i, f in ipairs(fresh) do
+    if (not pick or f.score < pick.score) and serves(lanes, f.lane) then pick, pick_at = f, i end
+  end
+  local best, best_score, best_lane = nil, pick and pick.score, nil
   for lane in string.gmatch(lanes, '[^,]+') do
     local head = redis.call('ZRANGE', global('ready:' .. lane), 0, 0, 'WITHSCORES')
-    if head[1] and (not best or tonumber(head[2]) < best_score) then
+    if head[1] and (not best_score or tonumber(head[2]) < best_score) then
       best, best_score, best_lane = head[1], tonumber(head[2]), lane
     end
   end
-  if best then redis.call('ZREM', global('ready:' .. best_lane), best) end
-  return best
+  if best then
+    redis.call('ZREM', global('ready:' .. best_lane), best)
+    return split(best)
+  end
+  if not pick then return nil end
+  table.remove(fresh, pick_at)
+  return pick.run, pick.step
 end
 
 -- Values of referred steps travel with the claim while they are few and small; the worker reads the rest.
@@ -37,20 +47,18 @@ end
 local HEADS = 16
 local function claim(worker, lanes, lease)
   for _ = 1, HEADS do
-    local m = pop(lanes)
-    if not m then return {} end
-    local run, step = split(m)
+    local run, step = pop(lanes)
+    if not run then return {} end
     local st = read_state(run, step)
-    local about = redis.call('HMGET', of(run), 'status', 'context')
-    if st and st.word == 'ready' and (about[1] == 'running' or about[1] == 'asking') then
-      local spec = redis.call('HGET', of(run, 'steps'), step)
+    if st and st.word == 'ready' and takes_steps(run) then
+      local spec = read_spec(run, step)
       local header = read_header(spec)
       st.attempts = st.attempts + 1
       local fence = epoch .. '.' .. st.attempts
-      write_state(run, step, st, 'leased', fence .. ' ' .. worker .. ' ' .. (now + header.timeout))
-      redis.call('ZADD', global('leases:' .. header.lane), now + lease, m)
+      write_state(run, step, st, 'leased', fence .. ' ' .. worker .. ' ' .. (now + header.timeout) .. ' ' .. header.lane)
+      redis.call('ZADD', global('leases:' .. header.lane), now + lease, member(run, step))
       event(run, 'step.started', step, '{"worker":"' .. worker .. '","attempt":' .. st.attempts .. '}')
-      return {run, step, fence, st.attempts, st.losses, st.retries, about[2], spec, referred(run, header.refs)}
+      return {run, step, fence, st.attempts, st.losses, st.retries, about(run).context, spec, referred(run, header.refs)}
     end
   end
   return {}

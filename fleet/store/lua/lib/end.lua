@@ -3,9 +3,9 @@
 
 local PARTS = {'steps', 'state', 'outcomes', 'children', 'events', 'cascade'}
 local function end_run(run, data)
-  local status = redis.call('HGET', of(run), 'status')
-  if not status or status == 'succeeded' or status == 'failed' or status == 'cancelled' then return false end
-  redis.call('HSET', of(run), 'status', cjson.decode(data).status, 'ended', now)
+  if is_over(run) then return false end
+  about(run).status = cjson.decode(data).status
+  redis.call('HSET', of(run), 'status', about(run).status, 'ended', now)
   redis.call('SREM', global('open:' .. redis.call('HGET', of(run), 'tenant')), run)
   redis.call('SREM', global('cancelling'), run)
   redis.call('SREM', global('cascades'), run)
@@ -13,4 +13,9 @@ local function end_run(run, data)
   redis.call('ZADD', global('ended'), now, run)
   event(run, 'run.ended', '', data)
   return true
+end
+
+-- Whether a run that is being cancelled has nothing open any more: who sees it ends the run.
+local function is_closed(run)
+  return about(run).status == 'cancelling' and tonumber(redis.call('HGET', of(run), 'left')) <= 0
 end

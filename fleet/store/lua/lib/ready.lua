@@ -1,22 +1,34 @@
 -- The ready sets, one a lane, in the order of claims; and which of them to tell Celery of.
 -- needs: base
 
-local orders = {}
-local function order_of(run)
-  local order = orders[run]
-  if not order then
-    order = tonumber(redis.call('HGET', of(run), 'order') or '0')
-    orders[run] = order
-  end
-  return order
+-- A step becomes ready: it is written by flush, unless this call claims it at once.
+-- Lower comes first: priority, then the submission time less the remaining critical path.
+local function make_ready(run, step, st)
+  local header = read_header(read_spec(run, step))
+  st.word, st.more = 'ready', ''
+  fresh[#fresh + 1] = {run = run, step = step, st = st, lane = header.lane, score = about(run).order - header.path}
+  touch(header.lane)
 end
 
--- Lower comes first: priority, then the submission time less the remaining critical path.
-local function make_ready(run, step, st, spec)
-  local header = read_header(spec or redis.call('HGET', of(run, 'steps'), step))
-  write_state(run, step, st, 'ready')
-  redis.call('ZADD', global('ready:' .. header.lane), order_of(run) - header.path, member(run, step))
-  return header.lane
+-- Write the steps that became ready and were not claimed, one command a run and one a lane.
+local function flush()
+  if #fresh == 0 then return end
+  local fields, scores = {}, {}
+  for _, f in ipairs(fresh) do
+    local state, score = fields[f.run] or {}, scores[f.lane] or {}
+    fields[f.run], scores[f.lane] = state, score
+    state[#state + 1] = f.step
+    state[#state + 1] = state_text(f.st)
+    score[#score + 1] = f.score
+    score[#score + 1] = member(f.run, f.step)
+  end
+  for run, state in pairs(fields) do
+    for i = 1, #state, 1000 do redis.call('HSET', of(run, 'state'), unpack(state, i, math.min(i + 999, #state))) end
+  end
+  for lane, score in pairs(scores) do
+    for i = 1, #score, 1000 do redis.call('ZADD', global('ready:' .. lane), unpack(score, i, math.min(i + 999, #score))) end
+  end
+  fresh = {}
 end
 
 -- Steps to send a message for: ready and untold ones, best first, no more than there are slots that sleep.
@@ -45,11 +57,14 @@ local function wakes_of(lane, most)
   return found
 end
 
+-- The last thing a call does: write what is ready, and say whom to wake. lanes: further ones to look at, or ''.
 local function wakes(lanes, most)
+  flush()
+  for lane in string.gmatch(lanes, '[^,]+') do touch(lane) end
   local found = {}
-  for lane in string.gmatch(lanes, '[^,]+') do
-    for _, m in ipairs(wakes_of(lane, most - #found)) do found[#found + 1] = m end
+  for lane in pairs(lanes_touched) do
     if #found >= most then break end
+    for _, m in ipairs(wakes_of(lane, most - #found)) do found[#found + 1] = m end
   end
   return found
 end

@@ -4,19 +4,12 @@
 
 -- Arrivals that one script goes through: about 5 ms of Redis's time.
 local BUDGET = 150
-local lanes_touched = {}
-local function touch(lane) lanes_touched[lane] = true end
-local function touched()
-  local names = {}
-  for lane in pairs(lanes_touched) do names[#names + 1] = lane end
-  return table.concat(names, ',')
-end
 
 local function drained(run)
-  local join = redis.call('HGET', of(run), 'join')
+  local join = about(run).join
   if not join then return end
   local st = read_state(run, join)
-  if st and st.word == 'joining' then touch(make_ready(run, join, st)) end
+  if st and st.word == 'joining' then make_ready(run, join, st) end
 end
 
 -- Marks a step as ended, and queues the release of its children.
@@ -35,9 +28,9 @@ local function read_counts(more)
   return tonumber(pending), tonumber(ok), tonumber(threshold)
 end
 
-local function decide(run, step, st, pending, ok, threshold, work, spec)
+local function decide(run, step, st, pending, ok, threshold, work)
   if (threshold > 0 and ok >= threshold) or (threshold == 0 and pending == 0) then
-    touch(make_ready(run, step, st, spec))
+    make_ready(run, step, st)
   elseif threshold > 0 and ok + pending < threshold then
     settle(run, step, st, 'skipped', '{"status":"skipped"}', work)
   else
