@@ -105,3 +105,9 @@ def test_the_name_of_every_test_is_a_sentence() -> None:
     """Of three words at least."""
     short = re.compile(r"^ *(?:async )?def (test_[a-z0-9]+(?:_[a-z0-9]+)?)\(", re.MULTILINE)
     assert not {name_of(path): found for path in sources("tests") if (found := short.findall(path.read_text()))}
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest imports them by their base name, and gives up on the second."""
+    names = [path.name for path in sources("tests") if path.name.startswith("test_")]
+    assert not sorted({name for name in names if names.count(name) > 1})
