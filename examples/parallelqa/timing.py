@@ -7,6 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import mean
 from typing import Any
 
@@ -65,11 +66,12 @@ def seconds(run: Pursued) -> float:
     return run.events[-1].at - run.events[0].at
 
 
+@cache
 def latency() -> dict[str, Any]:
     return dict(json.loads((DATA / "latency.json").read_text(encoding="utf-8")))
 
 
-class Path:
+class CriticalPath:
     """The chain of events that a run's end hung on, walked back from the end: each piece of it is put to an account.
 
     Accounts: `recorded` is the delay of the data; every other one is the engine's, in real seconds: pick-up (accepted
@@ -83,6 +85,7 @@ class Path:
         self._calls = {step: value * scale for step, value in calls.items()}
         self._planner = planner_s
         self._joiner = joiner_s
+        self._line = ""
         (self._plan,) = run.plans
         self._at = {(event.type, event.step): event.at for event in run.events}
         self._walk(run.events[-1].at)
@@ -97,10 +100,7 @@ class Path:
         self.spent["join dispatch"] += join - ends[last]
         while last != "plan.1":
             last = self._step_back(last, ends)
-        self._planned(ends["plan.1"] if last == "plan.1" and not self._line else self._line_at, self._line)
-
-    _line = ""
-    _line_at = 0.0
+        self._planned(self._at[EventType.STEP_ADDED, self._line] if self._line else ends["plan.1"], self._line)
 
     def _step_back(self, step: str, ends: Mapping[str, float]) -> str:
         """What that step waited for last: another step, or its line of the plan."""
@@ -112,7 +112,7 @@ class Path:
         self.spent["dispatch"] += started - ready
         if added < ready:
             return last
-        self._line, self._line_at = step, added
+        self._line = step
         return "plan.1"
 
     def _planned(self, at: float, line: str) -> None:
@@ -131,5 +131,5 @@ def accounts(golden: Sequence[Pursued], delays: Mapping[tuple[str, str], float],
     total: Counter[str] = Counter()
     for run in golden:
         planner, joiner = (delays[purpose, run.goal.objective] for purpose in ("planner", "joiner"))
-        total.update(Path(run, planner, joiner, scale).spent)
+        total.update(CriticalPath(run, planner, joiner, scale).spent)
     return {name: value / len(golden) for name, value in total.items()}
