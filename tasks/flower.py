@@ -1,7 +1,12 @@
 """Tells Flower of every step as a task, named for what it does, with run, step and attempt and nothing else."""
 
 import logging
+import threading
+import time
+from collections import deque
 from typing import Any
+
+from celery.utils.time import utcoffset
 
 from fleet.core.attempt import Attempt
 from fleet.core.outcome import Status
@@ -10,48 +15,81 @@ from fleet.engine.moves import Park, Result
 log = logging.getLogger("fleet.flower")
 
 
+EVERY = 0.2
+"""Seconds between two messages to monitors."""
+MOST = 500
+"""Events in one message."""
+
+
 class StepEvents:
-    """Sends Celery's own task events through the worker's dispatcher. A monitor that is away costs nothing."""
+    """Sends Celery's own task events through the worker's dispatcher, many in one message, from a thread of its own.
+
+    A monitor that is away costs nothing, and one that listens about a hundredth of a millisecond a step.
+    """
 
     def __init__(self) -> None:
-        self.dispatcher: Any = None
+        self._consumer: Any = None
+        self._pending: deque[dict[str, Any]] = deque()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._send_on, name="fleet-events", daemon=True)
+
+    def start(self, consumer: Any) -> None:
+        """consumer: the worker's, whose dispatcher is another one after each reconnect."""
+        self._consumer = consumer
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sends what is left."""
+        if self._consumer is not None:
+            self._stop.set()
+            self._thread.join(EVERY * 10)
 
     def started(self, attempt: Attempt) -> None:
-        if self.dispatcher is None:
+        if self._consumer is None:
             return
-        args = (attempt.context.run, attempt.step.id, attempt.number)
-        self._send(
-            "task-received",
-            uuid=_uuid(attempt),
-            name=_name(attempt),
-            args=repr(args),
-            kwargs="{}",
-            root_id=attempt.context.run,
-            parent_id=None,
-            retries=attempt.retries,
-            eta=None,
-            expires=None,
-        )
-        self._send("task-started", uuid=_uuid(attempt))
+        uuid, now = _uuid(attempt), time.time()
+        args = repr((attempt.context.run, attempt.step.id, attempt.number))
+        about: dict[str, Any] = {"name": _name(attempt), "args": args, "kwargs": "{}", "root_id": attempt.context.run}
+        about |= {"parent_id": None, "retries": attempt.retries, "eta": None, "expires": None}
+        self._pending.append({"type": "task-received", "timestamp": now, "uuid": uuid, **about})
+        self._pending.append({"type": "task-started", "timestamp": now, "uuid": uuid})
 
     def ended(self, attempt: Attempt, result: Result) -> None:
-        if self.dispatcher is None:
+        if self._consumer is None:
             return
-        if isinstance(result, Park):
-            self._send("task-retried", uuid=_uuid(attempt), exception=_why(result), traceback="")
-            return
-        outcome = result.outcome
-        if outcome.status is Status.SUCCEEDED:
-            self._send("task-succeeded", uuid=_uuid(attempt), result="", runtime=outcome.seconds)
-            return
-        why = outcome.failure.type if outcome.failure else outcome.status.value
-        self._send("task-failed", uuid=_uuid(attempt), exception=why, traceback="", runtime=outcome.seconds)
+        event = {"timestamp": time.time(), "uuid": _uuid(attempt), **_told(result)}
+        self._pending.append(event)
 
-    def _send(self, kind: str, **fields: Any) -> None:
-        try:
-            self.dispatcher.send(kind, **fields)
-        except Exception as lost:
-            log.debug("a task event was lost: %s", lost)
+    def _send_on(self) -> None:
+        while not self._stop.wait(EVERY):
+            self._flush()
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._pending:
+            dispatcher = self._consumer.event_dispatcher
+            if dispatcher is None or not dispatcher.enabled:
+                self._pending.clear()
+                return
+            about = {"hostname": dispatcher.hostname, "pid": dispatcher.pid, "utcoffset": utcoffset()}
+            batch: list[dict[str, Any]] = []
+            while self._pending and len(batch) < MOST:
+                batch.append({**self._pending.popleft(), **about, "clock": dispatcher.clock.forward()})
+            try:
+                with dispatcher.mutex:
+                    dispatcher._publish(batch, dispatcher.producer, "task.multi")
+            except Exception as lost:
+                log.debug("task events were lost: %s", lost)
+
+
+def _told(result: Result) -> dict[str, Any]:
+    if isinstance(result, Park):
+        return {"type": "task-retried", "exception": _why(result), "traceback": ""}
+    outcome = result.outcome
+    if outcome.status is Status.SUCCEEDED:
+        return {"type": "task-succeeded", "result": "", "runtime": outcome.seconds}
+    why = outcome.failure.type if outcome.failure else outcome.status.value
+    return {"type": "task-failed", "exception": why, "traceback": "", "runtime": outcome.seconds}
 
 
 def _why(park: Park) -> str:

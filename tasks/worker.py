@@ -1,6 +1,7 @@
 """A worker process: Celery's consumer with a pool of threads, one slot a thread."""
 
 import os
+import re
 import socket
 from typing import Any
 
@@ -45,7 +46,8 @@ class WorkerProcess:
         self._name = name
         self._holding = Holding()
         self._events = StepEvents()
-        self._place = Place(WorkerId(f"{name}.{os.getpid()}"), settings.lanes, settings.lease)
+        worker = re.sub(r"[^A-Za-z0-9_.-]", "-", name)  # scripts split states and write events by it
+        self._place = Place(WorkerId(f"{worker}.{os.getpid()}"), settings.lanes, settings.lease)
         self._slot = Slot(deps, self._holding, self._place, self._events)
         self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots)
         app.steps["worker"].add(Nudge)
@@ -71,6 +73,7 @@ class WorkerProcess:
         finally:
             self._holding.stopping.set()
             self._heartbeat.stop()
+            self._events.stop()
             self._deps.close()
         return int(worker.exitcode or 0)
 
@@ -81,7 +84,7 @@ class WorkerProcess:
             nudge()
 
     def _on_ready(self, sender: Any = None, **_: Any) -> None:
-        self._events.dispatcher = sender.event_dispatcher
+        self._events.start(sender)
         self._heartbeat.start()
 
     def _on_stopping(self, **_: Any) -> None:
