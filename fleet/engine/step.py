@@ -154,8 +154,14 @@ def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: 
         about = {"run": hold.attempt.context.run, "step": hold.attempt.step.id}
         log.error("tool %s failed: %s", tool.spec.name, secrets.hidden(traceback.format_exc()), extra=about)
         raise _doubted(tool, failing.of_exception(broken)) from broken
-    unheard = hold.cancelled and tool.spec.effect is not Effect.WRITES
-    return _cancelled(hold) if unheard else values.succeeded(found, deps)
+    return _given(tool, found, hold, deps)
+
+
+def _given(tool: Tool, found: Any, hold: Hold, deps: Deps) -> Outcome:
+    """What a call gave. One that was told to stop may have heeded that, and given a part; a write has happened."""
+    if hold.stop.is_set() and tool.spec.effect is not Effect.WRITES:
+        return _stopped(hold, deps)
+    return values.succeeded(found, deps)
 
 
 def _doubted(tool: Tool, failure: Failure) -> ToolFailed:
@@ -166,7 +172,7 @@ def _doubted(tool: Tool, failure: Failure) -> ToolFailed:
 
 
 def _stopped(hold: Hold, deps: Deps) -> Outcome:
-    """An async call was cancelled. Only a cancelled run has `cancelled` as an outcome."""
+    """A call was told to stop. Only a cancelled run has `cancelled` as an outcome."""
     if hold.cancelled:
         return _cancelled(hold)
     if hold.why == "DEADLINE":

@@ -11,9 +11,9 @@ from fleet.core.goal import Goal
 from fleet.core.ids import GoalId, RunId
 from fleet.core.plan import Plan
 from fleet.core.run import RunContext
-from fleet.engine import join
+from fleet.engine import checked, join
 from fleet.engine.deps import Deps
-from fleet.errors import FleetFault, Overloaded, StoreUnreachable
+from fleet.errors import FleetFault, Overloaded, PlanRejected, StoreUnreachable
 from fleet.planning.paths import remaining
 from fleet.store.runs import RunClosed, order
 from fleet.store.sql.accept import Accepted, Submission
@@ -36,7 +36,7 @@ def submit(items: Sequence[tuple[Goal, Plan | None]], deps: Deps) -> list[Handle
     places: list[int] = []
     room: dict[str, int] = {}
     for place, (goal, plan) in enumerate(items):
-        refused = _no_room(goal, room, deps)
+        refused = _unfit(plan) or _no_room(goal, room, deps)
         if refused:
             answers[place] = refused
             continue
@@ -48,6 +48,11 @@ def submit(items: Sequence[tuple[Goal, Plan | None]], deps: Deps) -> list[Handle
         if isinstance(answer, Accepted) and answer.new:
             _launch(submission, deps)
     return answers
+
+
+def _unfit(plan: Plan | None) -> PlanRejected | None:
+    found = checked.problems(plan) if plan is not None else ()
+    return PlanRejected(found, plan.source if plan else "") if found else None
 
 
 def _no_room(goal: Goal, room: dict[str, int], deps: Deps) -> Overloaded | None:

@@ -16,7 +16,7 @@ from fleet.core.attempt import Attempt
 from fleet.core.goal import Goal
 from fleet.core.ids import RunId, StepId
 from fleet.core.outcome import Failure, FailureClass, Outcome, Status
-from fleet.core.plan import Plan, Step
+from fleet.core.plan import Plan, Problem, Step
 from fleet.core.run import End, EndReason, RunStatus
 from fleet.engine import answers, cancel, recover, submit, sweep
 from fleet.engine.calls import MODEL_BREAKER, LedgeredModel
@@ -25,7 +25,7 @@ from fleet.engine.holding import Holding
 from fleet.engine.slot import RUNNERS, Slot
 from fleet.engine.submit import Handle
 from fleet.engine.told import Nobody
-from fleet.errors import StoreUnreachable
+from fleet.errors import PlanRejected, StoreUnreachable
 from fleet.llm.port import Message, ModelFailed, ModelRequest
 from fleet.llm.scripted import ScriptedModel
 from fleet.store.shapes import Wake
@@ -453,3 +453,44 @@ def test_a_call_that_was_refused_before_it_was_made_is_not_counted_as_made_again
             deps.portal.run(LedgeredModel(model, attempt, deps).complete(request))
     (row,) = deps.record.ledger.rows(run)
     assert (row.state, row.reissues) == ("failed", 0)
+
+
+def test_a_tool_that_heeds_a_lost_lease_puts_no_part_on_record(deps: Deps) -> None:
+    """R3: what it gives then may be a part."""
+    holding = Holding()
+
+    @tool(effect="reads", breaker=None)
+    def act(ctx: ToolContext) -> str:
+        assert deps.live.steps.reap("main", losses=3)[0] == 1
+        claim(deps)
+        for key, why in deps.live.steps.renew(AT_ONCE, 1, 60, holding.held()).items():
+            holding.cancel(key, why)
+        return "a part" if ctx.is_cancelled() else "the whole"
+
+    run = planned(with_tools(deps, act), a_step())
+    Slot(deps, holding, AT_ONCE, Nobody()).carry(None)
+    assert deps.record.outcomes.get(run, StepId("a")) is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "code"),
+    [
+        ([a_step("a b")], "bad_id"),
+        ([a_step("a/b")], "bad_id"),
+        ([a_step("a#")], "bad_id"),
+        ([a_step("a,b")], "bad_id"),
+        ([a_step("join.1")], "bad_id"),
+        ([a_step("a"), a_step("a")], "duplicate_id"),
+        ([a_step("a", needs=(StepId("a"),))], "unknown_need"),
+        ([a_step("a", needs=(StepId("b"),)), a_step("b", needs=(StepId("a"),))], "unknown_need"),
+        ([a_step("a", kind="join")], "bad_kind"),
+        ([a_step("a", lane="gpu, cpu")], "bad_lane"),
+    ],
+)
+def test_a_plan_that_would_break_the_live_state_is_refused_as_an_item(deps: Deps, steps: list[Step], code: str) -> None:
+    """R11, R35: a program may submit any plan; the rest of the batch is accepted."""
+    good = Plan(steps=(a_step(),))
+    answers = submit.submit([(Goal(objective="x"), Plan(steps=tuple(steps))), (Goal(objective="y"), good)], deps)
+    assert isinstance(answers[0], PlanRejected)
+    assert code in {problem.code for problem in answers[0].problems if isinstance(problem, Problem)}
+    assert isinstance(answers[1], Handle)
