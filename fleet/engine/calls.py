@@ -92,11 +92,11 @@ class LedgeredModel:
             if row.fresh:  # it was not made: a later attempt that finds the row must not take it for one in doubt
                 ledger.failed(key, refused.failure, Usage())
             raise
-        if row.state == "failed":
-            ledger.reopen(key)
-        elif not row.fresh:
+        if row.fresh:
+            return row
+        if row.state == "open":
             ledger.reissue(key)
-        return row
+        return ledger.reopen(key)  # as it stands by now: the attempt that was given up may have closed it after all
 
     def _within_budget(self, run: RunId) -> None:
         budget = self._deps.goal_of(run).goal.budget
