@@ -20,6 +20,7 @@ log = logging.getLogger("fleet.scheduler")
 LEAD = 3.0
 """Seconds that a leader leads without saying so again."""
 REBUILD_EVERY = 5.0
+BEAT_EVERY = 1.0
 SILENCE = 3.0
 """Seconds that Redis may take to answer before its leases are doubted."""
 
@@ -47,7 +48,7 @@ class Scheduler:
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
         self._me = f"{socket.gethostname()}.{os.getpid()}"
-        self._rebuilt = self._quiet_until = float("-inf")
+        self._rebuilt = self._quiet_until = self._beaten = float("-inf")
 
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(self._deps.settings.sweep):
@@ -71,13 +72,20 @@ class Scheduler:
         """Workers could not renew either: for one lease nothing is reaped."""
         self._quiet_until = time.monotonic() + self._deps.settings.lease
 
+    def _beat(self) -> bool:
+        """Whether a new epoch was opened: Redis is empty, or older than the record says."""
+        if time.monotonic() - self._beaten < BEAT_EVERY:
+            return recover.ensure_epoch(self._deps)
+        self._beaten = time.monotonic()
+        return recover.beat(self._deps)
+
     def leads(self) -> bool:
         """Whether this scheduler leads now; a leader says so again, and a dead one is followed within seconds."""
         return self._deps.live.lead(self._me, LEAD)
 
     def tick(self) -> Any:
         """One sweep, and now and then a look for runs that have no live state."""
-        opened = recover.ensure_epoch(self._deps)
+        opened = self._beat()
         if opened or time.monotonic() - self._rebuilt > REBUILD_EVERY:
             self._rebuilt = time.monotonic()
             recover.rebuild_missing(self._deps)

@@ -1,6 +1,7 @@
 """Rebuild live state from the record: a run that has none, or all of them when Redis lost everything."""
 
 import logging
+import time
 
 from fleet.core.events import EventType
 from fleet.core.ids import JOIN, RunId, StepId, join_step, plan_step
@@ -11,17 +12,57 @@ from fleet.engine import answers, cancel, join, submit
 from fleet.engine.deps import Deps
 from fleet.errors import StoreUnreachable
 from fleet.planning.paths import remaining
+from fleet.store.epoch import OPENING
 
 log = logging.getLogger("fleet.recover")
 PAGE = 200
+WAIT = 0.05
 
 
 def ensure_epoch(deps: Deps) -> bool:
-    """Open a new epoch where Redis holds none; True when it did. The record has the truth, and only ever counts up."""
-    if deps.live.epoch() is not None:
-        return False
-    deps.live.set_epoch(deps.record.epochs.raise_to(deps.record.epochs.current()))
+    """Open a new epoch where Redis holds none; True when this process did. The record only ever counts up.
+
+    What is left of an earlier epoch is wiped first. A process that comes second waits for the one that opens it.
+    """
+    until = time.monotonic() + OPENING
+    while deps.live.epoch() is None:
+        if deps.live.epochs.take():
+            return _open_epoch(deps)
+        if time.monotonic() > until:
+            raise StoreUnreachable("another process opens a new epoch and does not get done")
+        time.sleep(WAIT)
+    return False
+
+
+def _open_epoch(deps: Deps) -> bool:
+    try:
+        if deps.live.epoch() is not None:
+            return False
+        epoch = deps.record.epochs.raise_to(deps.record.epochs.current())
+        deps.live.epochs.wipe()
+        deps.live.set_epoch(epoch)
+    finally:
+        deps.live.epochs.leave()
+    log.warning("epoch %d opened", epoch)
     return True
+
+
+def beat(deps: Deps) -> bool:
+    """Count a beat in Redis, then on record. True when Redis is older than the record says: then a new epoch is open.
+
+    Redis comes first, so that a process that dies in between leaves Redis ahead, which is no sign of a loss.
+    """
+    epochs, epoch = deps.record.epochs, deps.live.epoch()
+    if epoch is None:
+        return ensure_epoch(deps)
+    last, current = epochs.last_beat(), epochs.current()
+    n = deps.live.epochs.beat()
+    if epoch < current or (last is not None and last.epoch == epoch and n <= last.n):
+        log.error("Redis is older than the record says: every open run is rebuilt")
+        deps.live.epochs.close()
+        return ensure_epoch(deps)
+    epochs.beat(epoch, n)
+    return False
 
 
 def rebuild_missing(deps: Deps) -> int:

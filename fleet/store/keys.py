@@ -3,6 +3,8 @@
 | key | type | holds | lifetime |
 | --- | --- | --- | --- |
 | {ns}:epoch | string | the epoch of this live state; SQL has the truth | none |
+| {ns}:beat | string | beats counted; SQL has at most as many | none |
+| {ns}:opening | string | the process that opens an epoch now | 60 s |
 | {ns}:workers | zset | worker, until when its last heartbeat counts (ms) | pruned by heartbeats |
 | {ns}:slots | hash | worker, "lanes slots" | pruned by heartbeats |
 | {ns}:slots:<lane> | string | slots of all live workers that serve the lane | 4 heartbeats' lifetime |
@@ -34,6 +36,8 @@ class Keys:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.epoch = f"{namespace}:epoch"
+        self.beat = f"{namespace}:beat"
+        self.opening = f"{namespace}:opening"
         self.workers = f"{namespace}:workers"
         self.slots = f"{namespace}:slots"
         self.lanes = f"{namespace}:lanes"

@@ -7,6 +7,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from fleet.store.breakers import Breakers
+from fleet.store.epoch import EpochKey
 from fleet.store.keys import Keys
 from fleet.store.runs import Runs
 from fleet.store.scripts import Scripts, guarded
@@ -33,6 +34,7 @@ class Live:
         self.runs = Runs(client, scripts, self.keys)
         self.breakers = Breakers(client, scripts, self.keys)
         self.streams = Streams(client, self.keys)
+        self.epochs = EpochKey(client, self.keys)
 
     @classmethod
     def connect(cls, url: str, namespace: str = "fleet", *, most: int = 1024) -> "Live":
@@ -50,12 +52,11 @@ class Live:
 
     def epoch(self) -> int | None:
         """The epoch of the live state, or None when Redis holds none."""
-        found = guarded(lambda: self.client.get(self.keys.epoch))
-        return int(found) if found else None
+        return self.epochs.current()
 
     def set_epoch(self, epoch: int) -> None:
-        """Open an epoch where none is. One that is open is never replaced: event ids would go back."""
-        guarded(lambda: self.client.set(self.keys.epoch, epoch, nx=True))
+        """Open an epoch where none is."""
+        self.epochs.open(epoch)
 
     def lead(self, name: str, seconds: float) -> bool:
         """Whether `name` leads the schedulers for the next `seconds`."""

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from fleet._apps.scheduler.main import Scheduler
 from fleet._apps.tasks.heartbeat import Heartbeat
 
 from fleet.app import make_app, send
 from fleet.core.attempt import Attempt
+from fleet.core.events import EventType
 from fleet.core.goal import Goal
 from fleet.core.ids import RunId, StepId
 from fleet.core.outcome import Failure, FailureClass, Outcome, Status
@@ -29,7 +31,7 @@ from fleet.errors import PlanRejected, StoreUnreachable
 from fleet.llm.port import Message, ModelFailed, ModelRequest
 from fleet.llm.scripted import ScriptedModel
 from fleet.store.shapes import Wake
-from fleet.store.steps import Place
+from fleet.store.steps import Answer, Place
 from fleet.tools.context import ToolContext
 from fleet.tools.decorator import tool
 from fleet.tools.registry import Registry
@@ -494,3 +496,72 @@ def test_a_plan_that_would_break_the_live_state_is_refused_as_an_item(deps: Deps
     assert isinstance(answers[0], PlanRejected)
     assert code in {problem.code for problem in answers[0].problems if isinstance(problem, Problem)}
     assert isinstance(answers[1], Handle)
+
+
+def saved(deps: Deps) -> dict[str, bytes]:
+    raw = redis.Redis.from_url(deps.settings.redis_url.get_secret_value() if deps.settings.redis_url else "")
+    with closing(raw):
+        return {key.decode(): raw.dump(key) for key in raw.scan_iter(f"{deps.live.keys.namespace}:*", count=1000)}
+
+
+def put_back(deps: Deps, older: dict[str, bytes]) -> None:
+    """As if Redis had been started again from an old file."""
+    raw = redis.Redis.from_url(deps.settings.redis_url.get_secret_value() if deps.settings.redis_url else "")
+    with closing(raw):
+        raw.delete(*raw.scan_iter(f"{deps.live.keys.namespace}:*", count=1000))
+        for key, body in older.items():
+            raw.restore(key, 0, body)
+
+
+def test_a_redis_that_came_back_older_is_noticed_and_every_open_run_rebuilt(deps: Deps) -> None:
+    """R3, R8: what ended since stays ended; late writers of the old epoch are refused; other runs go on."""
+    calls: list[int] = []
+
+    @tool(effect="reads", breaker=None)
+    def act() -> int:
+        calls.append(1)
+        return len(calls)
+
+    run = planned(with_tools(deps, act), a_step("a"), a_step("b", needs=(StepId("a"),)))
+    Scheduler(deps).tick()
+    older = saved(deps)
+    Scheduler(deps).tick()
+    deps.settings = deps.settings.model_copy(update={"slice": 1e-9})
+    slot_of(deps).carry(None)
+    assert calls == [1]
+    late = claim(deps)
+    put_back(deps, older)
+    assert deps.live.runs.states(run)[StepId("a")].state == "ready"
+    Scheduler(deps).tick()
+    assert deps.live.runs.states(run)[StepId("a")].state == "succeeded"
+    assert deps.live.steps.commit(late, DONE, HERE, want=False).answer is Answer.STALE
+    deps.settings = deps.settings.model_copy(update={"slice": 5.0})
+    slot_of(deps).carry(None)
+    assert calls == [1, 1]
+    assert ended(deps, run).answer == 2
+    first = deps.live.streams.read(run)[0]
+    assert (first.type, first.id) == (EventType.REBUILT, f"{deps.live.epoch()}-0")
+
+
+def test_a_redis_that_is_up_to_date_keeps_its_epoch(deps: Deps) -> None:
+    """R8: also when a scheduler dies between its beat in Redis and the one on record."""
+    epoch = deps.live.epoch()
+    for _ in range(3):
+        assert not recover.beat(deps)
+    deps.live.epochs.beat()
+    assert not recover.beat(deps)
+    assert deps.live.epoch() == epoch
+
+
+def test_an_epoch_is_opened_by_one_process_and_awaited_by_the_others(deps: Deps) -> None:
+    """R8: nobody wipes what another has rebuilt already."""
+    run = planned(deps, a_step())
+    deps.live.epochs.close()
+    opened: list[bool] = []
+    threads = [threading.Thread(target=lambda: opened.append(recover.ensure_epoch(deps))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(opened) == [False, False, False, True]
+    assert deps.live.runs.missing([run]) == [run]
