@@ -128,8 +128,8 @@ class Database:
             ) from None
 
     def write_soon(self, work: Work[T]) -> "Future[T]":
-        """As write, without waiting: the Future has the answer once it is on disk."""
-        return self._group.submit(work)
+        """As write, without waiting and behind what is waited for: the Future has the answer once it is on disk."""
+        return self._group.submit(work, lazy=True)
 
     def now(self) -> datetime:
         """The time by the database's clock, with its zone (UTC)."""

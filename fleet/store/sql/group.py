@@ -36,17 +36,23 @@ class Alike(Protocol):
 
 MOST = 256
 """Pieces of work that one transaction takes."""
+LINGER = 0.05
+"""Seconds that lazy work waits for company: each transaction costs a sync of the disk."""
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
 
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """A piece of work that was handed in, and where its answer goes. deadline: on the monotonic clock."""
+    """A piece of work that was handed in, and where its answer goes. deadline: on the monotonic clock.
+
+    lazy: nobody waits for it, so it may wait for company.
+    """
 
     work: Work[Any]
     future: "Future[Any]"
     deadline: float
+    lazy: bool = False
     started: bool = False
 
     def start(self) -> bool:
@@ -91,15 +97,15 @@ class GroupCommit:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def submit(self, work: Work[T]) -> "Future[T]":
-        """Hand in work. Raises StoreUnreachable once closed."""
+    def submit(self, work: Work[T], *, lazy: bool = False) -> "Future[T]":
+        """Hand in work; lazy work may wait LINGER for company. Raises StoreUnreachable once closed."""
         future: Future[T] = Future()
         with self._lock:
             if self._closed:
                 raise StoreUnreachable("the record was closed in this process: open it again to write.")
             if self._thread is None:
                 self._begin()
-            self._queue.put(Write(work, future, time.monotonic() + self._patience))
+            self._queue.put(Write(work, future, time.monotonic() + self._patience, lazy))
         return future
 
     def close(self) -> None:
@@ -122,10 +128,24 @@ class GroupCommit:
 
     def _serve(self) -> None:
         while (first := self._queue.get()) is not None:
-            batch, pause = [first], FIRST_PAUSE
+            batch, pause = self._gathered(first), FIRST_PAUSE
             while batch := self._attempt(batch):
                 time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
                 pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _gathered(self, first: Write) -> list[Write]:
+        """The first piece of work, and where it is lazy what comes within LINGER, up to one that is not."""
+        batch, until = [first], time.monotonic() + LINGER
+        while batch[-1].lazy and len(batch) < MOST and (left := until - time.monotonic()) > 0:
+            try:
+                write = self._queue.get(timeout=left)
+            except Empty:
+                break
+            if write is None:
+                self._queue.put(None)
+                break
+            batch.append(write)
+        return batch
 
     def _attempt(self, batch: list[Write]) -> list[Write]:
         """One transaction; gives what is to be tried again."""
