@@ -1,107 +1,46 @@
-"""What the engine does when a part of it fails at a bad moment: nothing hangs, nothing is done twice or made up."""
+"""What slots and workers do when a part fails at a bad moment: nothing hangs, is done twice, or made up."""
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
-from fleet._apps.scheduler.main import Scheduler
 from fleet._apps.tasks.heartbeat import Heartbeat
 
 from fleet.app import make_app, send
-from fleet.core.attempt import Attempt
-from fleet.core.events import EventType
 from fleet.core.goal import Goal
-from fleet.core.ids import RunId, StepId
-from fleet.core.outcome import Failure, FailureClass, Outcome, Status
+from fleet.core.ids import StepId
+from fleet.core.outcome import Failure, FailureClass
 from fleet.core.plan import Plan, Problem, Step
-from fleet.core.run import End, EndReason, RunStatus
-from fleet.engine import answers, cancel, recover, submit, sweep
+from fleet.core.run import EndReason, RunStatus
+from fleet.engine import submit, sweep
 from fleet.engine.calls import MODEL_BREAKER, LedgeredModel
-from fleet.engine.deps import Deps, open_deps
+from fleet.engine.deps import Deps
 from fleet.engine.holding import Holding
 from fleet.engine.slot import RUNNERS, Slot
 from fleet.engine.submit import Handle
 from fleet.engine.told import Nobody
-from fleet.errors import PlanRejected, StoreUnreachable
+from fleet.errors import PlanRejected
 from fleet.llm.port import Message, ModelFailed, ModelRequest
 from fleet.llm.scripted import ScriptedModel
 from fleet.store.shapes import Wake
-from fleet.store.steps import Answer, Place
+from fleet.store.steps import Place
 from fleet.tools.context import ToolContext
 from fleet.tools.decorator import tool
-from fleet.tools.registry import Registry
-from fleet.tools.tool import Tool
-from tests.fleets import settings_for
-from tests.servers import RedisProcess
-
-HERE = Place("w1", "main", 30.0)
-AT_ONCE = Place("w2", "main", 0.0)
-DONE = Outcome(status=Status.SUCCEEDED, value=1)
-
-
-@pytest.fixture
-def deps(redis_server: RedisProcess, tmp_path: Path) -> Iterator[Deps]:
-    secrets = tmp_path / "secrets"
-    secrets.mkdir()
-    (secrets / "token").write_text("s3cr3t-value")
-    settings = settings_for(tmp_path, redis_server.url, tools="", builtins=False, secrets=secrets, retention=60.0)
-    with closing(open_deps(settings, lambda wakes: None)) as deps:
-        recover.ensure_epoch(deps)
-        deps.live.steps.renew(HERE, 4, 60, [])
-        yield deps
-
-
-def with_tools(deps: Deps, *tools: Tool) -> Deps:
-    deps.registry = Registry(tools)
-    return deps
-
-
-def slot_of(deps: Deps, holding: Holding | None = None) -> Slot:
-    return Slot(deps, holding or Holding(), HERE, Nobody())
-
-
-def planned(deps: Deps, *steps: Step) -> RunId:
-    (handle,) = submit.submit([(Goal(objective="try"), Plan(steps=steps))], deps)
-    assert isinstance(handle, Handle)
-    return RunId(handle.run_id)
-
-
-def asked(deps: Deps) -> RunId:
-    (handle,) = submit.submit([(Goal(objective="ask"), None)], deps)
-    assert isinstance(handle, Handle)
-    return RunId(handle.run_id)
-
-
-def a_step(name: str = "a", tool: str = "act", **more: Any) -> Step:
-    return Step(id=StepId(name), tool=tool, **more)
-
-
-def claim(deps: Deps, place: Place = HERE) -> Attempt:
-    attempt, _ = deps.live.steps.claim(place)
-    assert attempt is not None
-    return attempt
-
-
-def outcome_of(deps: Deps, run: RunId, step: str = "a") -> Outcome:
-    outcome = deps.record.outcomes.get(run, StepId(step))
-    assert outcome is not None
-    return outcome
-
-
-def ended(deps: Deps, run: RunId) -> End:
-    end = deps.record.goals.of_run(run).end
-    assert end is not None
-    assert deps.live.runs.about(run)["status"] == end.status
-    return end
-
-
-def unreachable(*_: object, **__: object) -> Any:
-    raise StoreUnreachable("Redis does not answer")
+from tests.engine.fleetlet import (
+    AT_ONCE,
+    DONE,
+    HERE,
+    a_step,
+    asked,
+    claim,
+    ended,
+    outcome_of,
+    planned,
+    slot_of,
+    unreachable,
+    with_tools,
+)
 
 
 def test_a_join_step_that_fails_in_the_engine_ends_its_run(deps: Deps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,116 +271,6 @@ def test_a_worker_that_drains_takes_no_slots_from_the_others(deps: Deps) -> None
     assert run
 
 
-def test_an_answer_whose_process_died_before_it_went_on_is_heeded(deps: Deps) -> None:
-    """R5, R21: the answer is on record, and the next round is not there yet."""
-    run = asked(deps)
-    deps.live.steps.commit(claim(deps), DONE, HERE, want=False)
-    joining = claim(deps)
-    answers.ask(run, joining.step.id, "which one?", deps)
-    deps.live.steps.commit(joining, DONE, HERE, want=False)
-    assert deps.record.answers.answer(run, joining.step.id, "this one", "someone")
-    recover.go_on(deps)
-    assert claim(deps).step.id == "plan.2"
-    assert deps.record.goals.of_run(run).status is RunStatus.RUNNING
-    recover.go_on(deps)
-    assert deps.live.runs.about(run)["left"] == "1"
-
-
-def test_a_question_that_waits_is_left_alone(deps: Deps) -> None:
-    """R21."""
-    run = asked(deps)
-    answers.ask(run, StepId("join.1"), "which one?", deps)
-    recover.go_on(deps)
-    assert deps.record.goals.of_run(run).status is RunStatus.ASKING
-
-
-def test_a_cancellation_whose_process_died_half_way_is_finished(deps: Deps) -> None:
-    """R22: on record, and not yet in the live state."""
-    run = planned(deps, a_step())
-    deps.record.goals.set_status(run, RunStatus.CANCELLING)
-    recover.go_on(deps)
-    assert ended(deps, run).status is RunStatus.CANCELLED
-
-
-def test_one_run_that_can_not_be_rebuilt_does_not_stop_the_others(deps: Deps, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R5, R8."""
-    bad, good = planned(deps, a_step()), planned(deps, a_step())
-    for run in (bad, good):
-        deps.live.client.delete(*deps.live.client.scan_iter(f"{deps.live.keys.run(run)}*"))
-    rebuild = recover.rebuild
-
-    def picky(run: RunId, deps: Deps) -> None:
-        if run == bad:
-            raise ValueError("its plan can't be read")
-        rebuild(run, deps)
-
-    monkeypatch.setattr(recover, "rebuild", picky)
-    Scheduler(deps).tick()
-    assert deps.live.runs.missing([bad, good]) == [bad]
-
-
-def test_a_run_whose_end_was_not_recorded_is_joined_again_when_it_is_rebuilt(deps: Deps) -> None:
-    """R5, R8: its joiner's outcome is on record, its worker died before the end was, and Redis lost everything."""
-    run = planned(deps, a_step())
-    fence = claim(deps).fence
-    for step in ("a", "join.1"):
-        deps.record.outcomes.put(run, StepId(step), DONE, fence)
-    deps.live.client.delete(*deps.live.client.scan_iter(f"{deps.live.keys.namespace}:*"))
-    Scheduler(deps).tick()
-    assert claim(deps).step.id == "join.1"
-
-
-def test_an_outcome_that_is_on_record_is_not_worked_out_again_in_a_rebuilt_run(deps: Deps) -> None:
-    """R1, R8: a worker that outlived Redis put it there after the run was rebuilt."""
-    calls: list[int] = []
-
-    @tool(effect="reads", breaker=None)
-    def act() -> int:
-        calls.append(1)
-        return 2
-
-    run = planned(with_tools(deps, act), a_step())
-    old = claim(deps)
-    deps.live.client.delete(*deps.live.client.scan_iter(f"{deps.live.keys.namespace}:*"))
-    Scheduler(deps).tick()
-    deps.record.outcomes.put(run, StepId("a"), DONE, old.fence)
-    slot_of(deps).carry(None)
-    assert calls == []
-    assert ended(deps, run).answer == 1
-
-
-def test_after_a_silence_of_redis_nothing_is_reaped_for_one_lease(deps: Deps, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R6: the workers could not renew either."""
-    run = planned(deps, a_step())
-    claim(deps, AT_ONCE)
-    scheduler = Scheduler(deps)
-    stop = threading.Event()
-
-    def once(*_: object) -> bool:
-        stop.set()
-        raise StoreUnreachable("Redis does not answer")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(deps.live, "lead", once)
-        scheduler.run(stop)
-    assert scheduler.tick().reaped == 0
-    assert Scheduler(deps).tick().reaped == 1
-    assert run
-
-
-def test_a_joiner_that_runs_keeps_its_run_cancelling(deps: Deps) -> None:
-    """R22: `cancelled` is said only when it is true."""
-    run = planned(deps, a_step())
-    deps.live.steps.commit(claim(deps), DONE, HERE, want=False)
-    joining = claim(deps)
-    assert cancel.cancel(run, deps) is RunStatus.CANCELLING
-    sweep.sweep(deps)
-    assert deps.record.goals.of_run(run).status is RunStatus.CANCELLING
-    deps.live.steps.commit(joining, DONE, HERE, want=False)
-    sweep.sweep(deps)
-    assert ended(deps, run).status is RunStatus.CANCELLED
-
-
 def test_a_call_that_was_refused_before_it_was_made_is_not_counted_as_made_again(deps: Deps) -> None:
     """R8, R29: only calls whose end is unknown are listed."""
     run = asked(deps)
@@ -496,72 +325,3 @@ def test_a_plan_that_would_break_the_live_state_is_refused_as_an_item(deps: Deps
     assert isinstance(answers[0], PlanRejected)
     assert code in {problem.code for problem in answers[0].problems if isinstance(problem, Problem)}
     assert isinstance(answers[1], Handle)
-
-
-def saved(deps: Deps) -> dict[str, bytes]:
-    raw = redis.Redis.from_url(deps.settings.redis_url.get_secret_value() if deps.settings.redis_url else "")
-    with closing(raw):
-        return {key.decode(): raw.dump(key) for key in raw.scan_iter(f"{deps.live.keys.namespace}:*", count=1000)}
-
-
-def put_back(deps: Deps, older: dict[str, bytes]) -> None:
-    """As if Redis had been started again from an old file."""
-    raw = redis.Redis.from_url(deps.settings.redis_url.get_secret_value() if deps.settings.redis_url else "")
-    with closing(raw):
-        raw.delete(*raw.scan_iter(f"{deps.live.keys.namespace}:*", count=1000))
-        for key, body in older.items():
-            raw.restore(key, 0, body)
-
-
-def test_a_redis_that_came_back_older_is_noticed_and_every_open_run_rebuilt(deps: Deps) -> None:
-    """R3, R8: what ended since stays ended; late writers of the old epoch are refused; other runs go on."""
-    calls: list[int] = []
-
-    @tool(effect="reads", breaker=None)
-    def act() -> int:
-        calls.append(1)
-        return len(calls)
-
-    run = planned(with_tools(deps, act), a_step("a"), a_step("b", needs=(StepId("a"),)))
-    Scheduler(deps).tick()
-    older = saved(deps)
-    Scheduler(deps).tick()
-    deps.settings = deps.settings.model_copy(update={"slice": 1e-9})
-    slot_of(deps).carry(None)
-    assert calls == [1]
-    late = claim(deps)
-    put_back(deps, older)
-    assert deps.live.runs.states(run)[StepId("a")].state == "ready"
-    Scheduler(deps).tick()
-    assert deps.live.runs.states(run)[StepId("a")].state == "succeeded"
-    assert deps.live.steps.commit(late, DONE, HERE, want=False).answer is Answer.STALE
-    deps.settings = deps.settings.model_copy(update={"slice": 5.0})
-    slot_of(deps).carry(None)
-    assert calls == [1, 1]
-    assert ended(deps, run).answer == 2
-    first = deps.live.streams.read(run)[0]
-    assert (first.type, first.id) == (EventType.REBUILT, f"{deps.live.epoch()}-0")
-
-
-def test_a_redis_that_is_up_to_date_keeps_its_epoch(deps: Deps) -> None:
-    """R8: also when a scheduler dies between its beat in Redis and the one on record."""
-    epoch = deps.live.epoch()
-    for _ in range(3):
-        assert not recover.beat(deps)
-    deps.live.epochs.beat()
-    assert not recover.beat(deps)
-    assert deps.live.epoch() == epoch
-
-
-def test_an_epoch_is_opened_by_one_process_and_awaited_by_the_others(deps: Deps) -> None:
-    """R8: nobody wipes what another has rebuilt already."""
-    run = planned(deps, a_step())
-    deps.live.epochs.close()
-    opened: list[bool] = []
-    threads = [threading.Thread(target=lambda: opened.append(recover.ensure_epoch(deps))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(opened) == [False, False, False, True]
-    assert deps.live.runs.missing([run]) == [run]
