@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 
 from fleet.engine.deps import Deps
 from fleet.engine.holding import Holding
@@ -15,11 +16,15 @@ PAGE = 200
 class Heartbeat:
     """A thread that beats at once and until it is stopped. A worker that starts, or finds Redis again, wakes itself."""
 
-    def __init__(self, deps: Deps, holding: Holding, place: Place, slots: int) -> None:
+    def __init__(
+        self, deps: Deps, holding: Holding, place: Place, slots: int, on_stuck: Callable[[], None] = lambda: None
+    ) -> None:
+        """on_stuck: called at each beat that finds a quarter of the slots stuck in tools that do not stop."""
         self._deps = deps
         self._holding = holding
         self._place = place
         self._slots = slots
+        self._on_stuck = on_stuck
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat_on, name="fleet-heartbeat", daemon=True)
 
@@ -37,8 +42,11 @@ class Heartbeat:
     def beat(self) -> None:
         """One beat. A stopping worker has no slots but those it holds: their leases are counted against them."""
         held = self._holding.held()
-        stopping = self._holding.stopping.is_set()
-        slots = len(held) if stopping else max(0, self._slots - self._holding.stuck())
+        stopping, stuck = self._holding.stopping.is_set(), self._holding.stuck()
+        slots = len(held) if stopping else max(0, self._slots - stuck)
+        if stuck * 4 >= self._slots and not stopping:
+            log.error("%d of %d slots are stuck: the worker drains", stuck, self._slots)
+            self._on_stuck()
         lifetime = self._deps.settings.lease
         for start in range(0, max(1, len(held)), PAGE):
             offered = slots if start == 0 else None

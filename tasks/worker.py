@@ -1,8 +1,12 @@
 """A worker process: Celery's consumer with a pool of threads, one slot a thread."""
 
+import logging
 import os
 import re
+import signal
 import socket
+import threading
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery, signals
@@ -23,6 +27,10 @@ from .flower import StepEvents
 from .heartbeat import Heartbeat
 from .nudge import Nudge, nudge
 from .steps import register
+
+log = logging.getLogger("fleet.worker")
+PART = 0.8
+"""Of the grace of a stop, what a step has to end by itself."""
 
 
 def main(settings: Settings, name: str) -> int:
@@ -49,7 +57,7 @@ class WorkerProcess:
         worker = re.sub(r"[^A-Za-z0-9_.-]", "-", name)  # scripts split states and write events by it
         self._place = Place(WorkerId(f"{worker}.{os.getpid()}"), settings.lanes, settings.lease)
         self._slot = Slot(deps, self._holding, self._place, self._events)
-        self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots)
+        self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots, _ask_to_stop)
         app.steps["worker"].add(Nudge)
         register(app, self._carry)
 
@@ -88,4 +96,21 @@ class WorkerProcess:
         self._heartbeat.start()
 
     def _on_stopping(self, **_: Any) -> None:
+        """What runs has most of the grace to end, and is handed back then. What does not stop is left behind."""
         self._holding.stopping.set()
+        grace = self._deps.settings.grace
+        for seconds, act in ((grace * PART, self._holding.hand_back), (grace, self._leave)):
+            timer = threading.Timer(seconds, act)
+            timer.daemon = True
+            timer.start()
+
+    def _leave(self) -> None:
+        log.error("steps did not stop within %g s: the worker leaves without them", self._deps.settings.grace)
+        self._heartbeat.stop()
+        with suppress(StoreUnreachable):
+            self._deps.record.close()
+        os._exit(1)
+
+
+def _ask_to_stop() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)

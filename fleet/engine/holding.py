@@ -59,6 +59,13 @@ class Holding:
         with self._lock:
             return sum(hold.stop.is_set() and not hold.cancelled for hold in self._holds.values())
 
+    def hand_back(self) -> None:
+        """Tell every attempt to stop: its step goes to another worker, and is no loss."""
+        with self._lock:
+            holds = list(self._holds.values())
+        for hold in holds:
+            hold.cancel("STOPPING")
+
     def cancel(self, key: tuple[str, str, str], why: str) -> None:
         with self._lock:
             hold = self._holds.get(key)

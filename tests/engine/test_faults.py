@@ -325,3 +325,40 @@ def test_a_plan_that_would_break_the_live_state_is_refused_as_an_item(deps: Deps
     assert isinstance(answers[0], PlanRejected)
     assert code in {problem.code for problem in answers[0].problems if isinstance(problem, Problem)}
     assert isinstance(answers[1], Handle)
+
+
+def test_a_worker_that_stops_hands_back_what_does_not_end(deps: Deps) -> None:
+    """R32: the step is ready for others at once, and has lost no worker."""
+    holding = Holding()
+    started = threading.Event()
+
+    @tool(effect="reads", breaker=None)
+    async def act() -> int:
+        started.set()
+        await asyncio.sleep(60)
+        return 1
+
+    run = planned(with_tools(deps, act), a_step())
+    thread = threading.Thread(target=slot_of(deps, holding).carry, args=(None,))
+    thread.start()
+    assert started.wait(10)
+    holding.stopping.set()
+    holding.hand_back()
+    thread.join(10)
+    again = claim(deps)
+    assert (again.number, again.losses) == (2, 0)
+    assert deps.record.outcomes.get(run, StepId("a")) is None
+
+
+def test_slots_that_are_stuck_are_not_offered_and_a_quarter_of_them_ends_the_worker(deps: Deps) -> None:
+    """R5: a tool that hangs keeps its thread for ever; messages must not go to slots that are none."""
+    holding, drained = Holding(), threading.Event()
+    planned(deps, *(a_step(f"s{i}") for i in range(2)))
+    heart = Heartbeat(deps, holding, HERE, 8, drained.set)
+    holding.add(claim(deps)).cancel("DEADLINE")
+    heart.beat()
+    assert [worker.slots for worker in deps.live.workers()] == [7]
+    assert not drained.is_set()
+    holding.add(claim(deps)).cancel("STALE")
+    heart.beat()
+    assert drained.is_set()
