@@ -93,7 +93,7 @@ def test_run_uses_the_fleet_that_is_there_and_prints_the_answer_alone(
     code, out, err = terminal.run("run", "plan.yaml", "--set", "n=4")
     assert (code, out) == (0, "10\n")
     assert "starting a fleet" not in err
-    assert "step.ended 2 status=succeeded" in err
+    assert " 2        calc succeeded after " in err
 
 
 def test_a_goal_that_fails_is_exit_code_1(up: "subprocess.Popen[str]", terminal: Terminal) -> None:
