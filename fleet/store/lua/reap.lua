@@ -1,11 +1,16 @@
 -- Take back the leases of one lane that ran out. A step that has cost fewer than `losses` workers is ready again; of the
--- others the attempts are named, for the caller to record their end and bury them.
+-- others the attempts are named, for the caller to record their end and bury them. Plan and join steps run no tool that
+-- could take a worker down, but they wait long, and so see many die: they may cost five times as many.
 -- needs: base ready
 -- args: ns lane limit losses most
 -- answers: {number ready again, {run, step, fence, losses, worker, ...}, wakes}
 local lane, limit, most_losses = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local key = global('leases:' .. lane)
 local again, dead = 0, {}
+local function most_of(step)
+  local kind = string.match(step, '^(%a+)%.%d+$')
+  return (kind == 'plan' or kind == 'join') and most_losses * 5 or most_losses
+end
 for _, m in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)) do
   local run, step = split(m)
   local st = read_state(run, step)
@@ -13,7 +18,7 @@ for _, m in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, lim
     redis.call('ZREM', key, m)
   else
     local fence, worker = string.match(st.more, '^(%S+) (%S+)')
-    if st.losses + 1 >= most_losses then
+    if st.losses + 1 >= most_of(step) then
       for _, x in ipairs({run, step, fence, st.losses + 1, worker}) do dead[#dead + 1] = x end
     else
       st.losses = st.losses + 1
