@@ -46,6 +46,7 @@ class World:
     messages: list[Wake] = field(default_factory=list)
     committed: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     dropped: set[tuple[str, str]] = field(default_factory=set)
+    newest: dict[tuple[str, str], str] = field(default_factory=dict)
     verdicts: dict[tuple[str, int], bool] = field(default_factory=dict)
     sweeps: list[Iterator[None]] = field(default_factory=list)
 
@@ -60,8 +61,12 @@ class World:
         told = self.messages.pop(self.chance.randrange(len(self.messages))) if self.messages else None
         attempt, wakes = self.live.steps.claim(self.place(), told)
         self.hear(wakes)
+        self.take(attempt)
+
+    def take(self, attempt: Attempt | None) -> None:
         if attempt:
             self.held.append(attempt)
+            self.newest[attempt.context.run, attempt.step.id] = attempt.fence
 
     def write(self) -> None:
         """Some worker lets go of what it holds: it commits (once or twice), parks, or dies."""
@@ -86,6 +91,7 @@ class World:
         end = self.decided(attempt) if step.kind == "join" else None
         done = self.live.steps.commit(attempt, outcome, self.place(), want=self.chance.random() < 0.5, end=end)
         if done.answer is Answer.COMMITTED:
+            assert attempt.fence == self.newest[run, step.id], "an attempt that lost its lease was heard"
             assert (run, step.id) not in self.committed, "two outcomes of one step"
             self.committed[run, step.id] = outcome
         self.follow(done)
@@ -121,8 +127,7 @@ class World:
 
     def follow(self, done: Next) -> None:
         self.hear(done.wakes)
-        if done.attempt:
-            self.held.append(done.attempt)
+        self.take(done.attempt)
         if done.more and self.chance.random() < 0.5:
             for run in self.live.runs.cascading():
                 self.live.steps.cascade(run)
@@ -220,9 +225,7 @@ def settle_down(made: World) -> None:
         if all(live.runs.about(run)["status"] in ("succeeded", "failed", "cancelled") for run in made.runs):
             return
         made.sweep()
-        attempt, _ = live.steps.claim(made.place())
-        if attempt:
-            made.commit(attempt)
+        made.claim()
         while made.held:
             made.commit(made.held.pop())
     pytest.fail(f"not ended: {[(live.runs.about(run), live.runs.states(run)) for run in made.runs]}")
