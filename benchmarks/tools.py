@@ -3,6 +3,6 @@
 from fleet.tools.decorator import tool
 
 
-@tool(effect="reads", breaker=None)
+@tool(effect="reads", breaker=None, seconds=0.0002)
 def noop_journaled() -> None:
     """Do nothing."""

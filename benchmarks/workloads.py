@@ -40,6 +40,7 @@ def plan_of(dag: Dag, tool: str = "noop") -> Plan:
             tool="sleep" if seconds else tool,
             args={"seconds": seconds} if seconds else {},
             needs=tuple(StepId(need) for need in needs),
+            seconds=seconds or 0.0002,
         )
         for name, (seconds, needs) in dag.items()
     )

@@ -41,7 +41,8 @@ def spec_of(step: Step, path: float) -> str:
     """A header for the scripts, a newline, and the step as JSON. path: remaining critical path in seconds."""
     refs = ",".join(referred(step)) or "-"
     body = step.model_dump_json(exclude_defaults=True)
-    return f"{step.lane} {_milliseconds(step.timeout)} {_milliseconds(path)} {refs}\n{body}"
+    times = f"{_milliseconds(step.timeout)} {_milliseconds(path)} {_milliseconds(step.seconds * 1000)}"
+    return f"{step.lane} {times} {refs}\n{body}"
 
 
 def _milliseconds(seconds: float) -> int:

@@ -14,7 +14,7 @@ from fleet.tools.tool import ToolFailed
 GLANCE = 0.05
 
 
-@tool(effect="pure", seconds=0.001)
+@tool(effect="pure", seconds=0.0002)
 def noop(value: Json = None) -> Json:
     """Give back the argument."""
     return value

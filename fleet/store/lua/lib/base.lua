@@ -3,6 +3,7 @@
 
 local ns, now, epoch
 local abouts, states, specs, fresh, lanes_touched
+local claimed_own, claimed_lease -- of the step that this call claimed: how long it is expected to take (us), and its lease
 
 -- Begin a call: nil when all is well, else the error to give.
 local function begin(namespace)
@@ -11,6 +12,7 @@ local function begin(namespace)
   now = time[1] * 1000 + math.floor(time[2] / 1000)
   epoch = redis.call('GET', ns .. ':epoch')
   abouts, states, specs, fresh, lanes_touched = {}, {}, {}, {}, {}
+  claimed_own, claimed_lease = nil, nil
   if not epoch then return redis.error_reply('NOEPOCH the live state has no epoch') end
 end
 
@@ -66,7 +68,8 @@ local function write_state(run, step, st, word, more)
   redis.call('HSET', of(run, 'state'), step, state_text(st))
 end
 
--- A step's spec is '<lane> <timeout ms> <remaining path ms> <references, comma separated or ->', a newline, and JSON.
+-- A step's spec is '<lane> <timeout ms> <remaining path ms> <expected us> <references, comma separated or ->', a newline,
+-- and JSON.
 local function read_spec(run, step)
   local m = member(run, step)
   local spec = specs[m]
@@ -78,8 +81,8 @@ local function read_spec(run, step)
 end
 
 local function read_header(spec)
-  local lane, timeout, path, refs = string.match(spec, '^(%S+) (%d+) (%d+) (%S+)\n')
-  return {lane = lane, timeout = tonumber(timeout), path = tonumber(path), refs = refs}
+  local lane, timeout, path, own, refs = string.match(spec, '^(%S+) (%d+) (%d+) (%d+) (%S+)\n')
+  return {lane = lane, timeout = tonumber(timeout), path = tonumber(path), own = tonumber(own), refs = refs}
 end
 
 -- Let go of the lease of a leased step.

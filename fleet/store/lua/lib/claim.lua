@@ -53,6 +53,7 @@ local function claim(worker, lanes, lease)
     if st and st.word == 'ready' and takes_steps(run) then
       local spec = read_spec(run, step)
       local header = read_header(spec)
+      claimed_own, claimed_lease = header.own, lease
       st.attempts = st.attempts + 1
       local fence = epoch .. '.' .. st.attempts
       write_state(run, step, st, 'leased', fence .. ' ' .. worker .. ' ' .. (now + header.timeout) .. ' ' .. header.lane)

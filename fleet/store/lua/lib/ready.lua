@@ -34,6 +34,17 @@ end
 -- Steps to send a message for: ready and untold ones, best first, no more than there are slots that sleep.
 -- A message told of lapses after 2 s, so that one which was lost, or whose worker died, is sent again.
 local LAPSE = 2000
+
+-- A message costs about as much as several short steps. So a slot that goes on with a short one wakes others only for
+-- work that would keep them, and those that are at it or on their way, busy for WORTH milliseconds each: it will be back
+-- soon, and look again.
+local WORTH, RECENT = 10, 20
+local function worth(lane, ready, pending)
+  if not claimed_own or claimed_own >= WORTH * 1000 then return ready end
+  local active = redis.call('ZCOUNT', global('leases:' .. lane), now + claimed_lease - RECENT, '+inf')
+  return math.floor(ready * claimed_own / (WORTH * 1000)) - active - pending
+end
+
 local function wakes_of(lane, most)
   local found = {}
   local ready = redis.call('ZCARD', global('ready:' .. lane))
@@ -45,7 +56,7 @@ local function wakes_of(lane, most)
     pending = redis.call('ZCARD', told)
   end
   local free = tonumber(redis.call('GET', global('slots:' .. lane)) or '0') - redis.call('ZCARD', global('leases:' .. lane))
-  local want = math.min(free - pending, ready, most)
+  local want = math.min(free - pending, most, worth(lane, ready, pending))
   if want <= 0 then return found end
   for _, m in ipairs(redis.call('ZRANGE', global('ready:' .. lane), 0, math.min(pending + want, 64) - 1)) do
     if #found >= want then break end
