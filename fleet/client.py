@@ -1,5 +1,6 @@
 """The producer's API: submit goals, watch them, get their answers. Needs no Celery set-up of the caller's."""
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -21,6 +22,8 @@ from fleet.errors import FleetFault, TimedOut
 from fleet.settings import Settings, load_settings
 from fleet.store.sql.goals import GoalRecord
 
+LOOK = 5.0
+"""Seconds after which the record is looked at even if nothing was heard of an end."""
 WAIT = 0.5
 """Seconds that one read of a live stream waits; the record is looked at in between."""
 
@@ -130,14 +133,21 @@ class Fleet:
 
     def result(self, goal_id: str, timeout: float | None = None) -> End:
         """How the run ended; waits for it. Raises UnknownGoal, TimedOut."""
-        record = self._record(goal_id)
-        if record.end is None:
-            for _ in self.watch(goal_id, self._latest(record.run_id), timeout):
-                pass
-            record = self._record(goal_id)
-        if record.end is None:
-            raise TimedOut(f"goal {goal_id} has not ended yet; it goes on")
+        until = time.monotonic() + (timeout if timeout is not None else math.inf)
+        seen = self._deps.live.streams.newest_end()
+        while (record := self._record(goal_id)).end is None:
+            if time.monotonic() >= until:
+                raise TimedOut(f"goal {goal_id} has not ended within {timeout:g} s; it goes on")
+            seen = self._heard(record.run_id, seen, min(until, time.monotonic() + LOOK))
         return record.end
+
+    def _heard(self, run: RunId, seen: str, until: float) -> str:
+        """Listen for the end of a run, until a time (monotonic) at most; gives the id to go on from."""
+        while (left := until - time.monotonic()) > 0:
+            seen, ended = self._deps.live.streams.ends(seen, min(WAIT, left))
+            if run in ended:
+                break
+        return seen
 
     def cancel(self, goal_id: str) -> RunStatus:
         """The status after it: `cancelled` once nothing of the goal runs any more, until then `cancelling`."""
@@ -149,10 +159,6 @@ class Fleet:
 
     def _record(self, goal_id: str) -> GoalRecord:
         return self._deps.record.goals.get(GoalId(goal_id))
-
-    def _latest(self, run: RunId) -> str:
-        events = self._deps.live.streams.last(run)
-        return "" if events is None or events.type is EventType.ENDED else events.id
 
     def _read(self, run: RunId, after: str) -> list[Event]:
         live = self._deps.live.streams.read(run, after, wait=WAIT)

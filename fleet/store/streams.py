@@ -19,16 +19,28 @@ class Streams:
 
     def read(self, run: str, after: str = "", *, wait: float = 0.0, limit: int = 500) -> list[Event]:
         """Events after the id `after`; waits up to `wait` seconds for the first."""
-        key = self._keys.run(run, "events")
-        block = max(1, round(wait * 1000)) if wait > 0 else None
-        found: Any = guarded(lambda: self._client.xread({key: after or "0"}, count=limit, block=block))
-        rows = found.get(key, [[]])[0] if isinstance(found, dict) else (found[0][1] if found else [])
+        rows = self._rows(self._keys.run(run, "events"), after or "0", wait, limit)
         return [event_of(id_, fields) for id_, fields in rows]
+
+    def _rows(self, key: str, after: str, wait: float, limit: int) -> list[tuple[str, dict[str, str]]]:
+        block = max(1, round(wait * 1000)) if wait > 0 else None
+        found: Any = guarded(lambda: self._client.xread({key: after}, count=limit, block=block))
+        return list(found.get(key, [[]])[0] if isinstance(found, dict) else (found[0][1] if found else []))
 
     def last(self, run: str) -> Event | None:
         """The newest event, or None where there is no live stream."""
         found: Any = guarded(lambda: self._client.xrevrange(self._keys.run(run, "events"), count=1))
         return event_of(*found[0]) if found else None
+
+    def newest_end(self) -> str:
+        """The id of the newest entry of the stream of ends; `0` while there is none."""
+        found: Any = guarded(lambda: self._client.xrevrange(self._keys.ends, count=1))
+        return str(found[0][0]) if found else "0"
+
+    def ends(self, after: str, wait: float) -> tuple[str, set[str]]:
+        """Runs that ended after that id, and the id to go on from; waits up to `wait` seconds for the first."""
+        rows = self._rows(self._keys.ends, after, wait, 1000)
+        return (rows[-1][0] if rows else after), {fields["run"] for _, fields in rows}
 
     def progress(self, run: str, step: str, text: str) -> None:
         """Tell whoever listens right now; kept nowhere."""

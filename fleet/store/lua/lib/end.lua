@@ -12,6 +12,7 @@ local function end_run(run, data)
   redis.call('ZREM', global('deadlines'), run)
   redis.call('ZADD', global('ended'), now, run)
   event(run, 'run.ended', '', data)
+  redis.call('XADD', global('ends'), 'MAXLEN', '~', 10000, '*', 'run', run)
   return true
 end
 
