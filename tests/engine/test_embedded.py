@@ -47,14 +47,18 @@ def wait_for(condition: Callable[[], object], seconds: float = 30.0) -> None:
         time.sleep(0.02)
 
 
-def players(settings: Settings, number: int) -> bool:
+def playing(settings: Settings) -> set[str]:
+    """The processes that said that they are there. Raises StoreUnreachable."""
     assert settings.redis_url is not None
-    with closing(redis.Redis.from_url(settings.redis_url.get_secret_value())) as client:
+    with closing(redis.Redis.from_url(settings.redis_url.get_secret_value(), decode_responses=True)) as client:
         try:
-            found = client.smembers("players")
+            return set(client.smembers("players"))
         except redis.exceptions.ConnectionError as away:
             raise StoreUnreachable(str(away)) from None
-    return len([name for name in found if name.startswith(b"w")]) >= number
+
+
+def players(settings: Settings, number: int) -> bool:
+    return len([name for name in playing(settings) if name.startswith("w")]) >= number
 
 
 def ignore(words: str) -> None:
@@ -213,6 +217,7 @@ def test_a_fleet_starts_serves_is_found_and_ends(tmp_path: Path) -> None:
 def test_workers_drain_before_redis_goes(tmp_path: Path) -> None:
     with embedded(tmp_path) as fleet:
         fleet.wait_ready()
+        wait_for(lambda: "scheduler" in playing(fleet.settings))  # a process that has not begun can't drain
     server = RedisServer.start(tmp_path / "redis")
     try:
         with closing(redis.Redis.from_url(server.url)) as client:

@@ -61,10 +61,10 @@ def test_a_join_step_that_fails_in_the_engine_ends_its_run(deps: Deps, monkeypat
 
 
 def test_a_join_step_that_takes_its_workers_down_ends_its_run(deps: Deps) -> None:
-    """R5, R10."""
+    """R5, R10: after five times as many as a tool's step may take."""
     run = planned(deps, a_step())
     deps.live.steps.commit(claim(deps), DONE, HERE, want=False)
-    for _ in range(deps.settings.losses):
+    for _ in range(deps.settings.losses * 5):
         assert claim(deps, AT_ONCE).step.id == "join.1"
         sweep.sweep(deps)
     assert ended(deps, run).reason is EndReason.JOINER_FAILED
