@@ -87,7 +87,7 @@ end
 
 -- Let go of the lease of a leased step.
 local function unlease(run, step, st)
-  redis.call('ZREM', global('leases:' .. string.match(st.more, '(%S+)$')), member(run, step))
+  redis.call('ZREM', global('leases:' .. string.match(st.more, '^%S+ %S+ %S+ (%S+)')), member(run, step))
 end
 
 local function event(run, kind, step, data)
