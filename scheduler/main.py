@@ -88,6 +88,6 @@ class Scheduler:
         opened = self._beat()
         if opened or time.monotonic() - self._rebuilt > REBUILD_EVERY:
             self._rebuilt = time.monotonic()
-            recover.rebuild_missing(self._deps)
+            recover.rebuild_missing(self._deps, young=opened)
             recover.go_on(self._deps)
         return sweep(self._deps, reap=time.monotonic() > self._quiet_until)

@@ -2,6 +2,7 @@
 
 from fleet.core.ids import RunId
 from fleet.core.run import End, EndReason, RunStatus
+from fleet.engine import collect
 from fleet.engine.deps import Deps
 
 
@@ -28,7 +29,8 @@ def cancelled(run: str, deps: Deps) -> bool:
         return False
     why = EndReason(deps.live.runs.about(run).get("why", EndReason.CANCELLED))
     status = RunStatus.CANCELLED if why is EndReason.CANCELLED else RunStatus.FAILED
-    return deps.live.runs.end(run, on_record(run, End(status=status, reason=why), deps))
+    partial = collect.partial({plan.version: plan for plan in deps.record.plans.all(RunId(run))}, run, deps)
+    return deps.live.runs.end(run, on_record(run, End(status=status, reason=why, answer=partial), deps))
 
 
 def file_events(run: str, deps: Deps) -> int:

@@ -3,6 +3,8 @@
 import logging
 import time
 
+from ulid import ULID
+
 from fleet.core.events import EventType
 from fleet.core.ids import JOIN, RunId, StepId, join_step, plan_step
 from fleet.core.outcome import Outcome
@@ -16,6 +18,8 @@ from fleet.store.epoch import OPENING
 
 log = logging.getLogger("fleet.recover")
 PAGE = 200
+LAUNCH = 5.0
+"""Seconds that a producer is left to launch what it had accepted."""
 WAIT = 0.05
 
 
@@ -65,14 +69,21 @@ def beat(deps: Deps) -> bool:
     return False
 
 
-def rebuild_missing(deps: Deps) -> int:
-    """Rebuild every open run that has no live state: how many there were."""
+def rebuild_missing(deps: Deps, *, young: bool = True) -> int:
+    """Rebuild every open run that has no live state: how many there were. young: also those just accepted, which their
+    producer may still be launching."""
     rebuilt, after = 0, None
     while page := deps.record.goals.open_runs(after, PAGE):
         after = page[-1][0]
-        for run in deps.live.runs.missing([run for run, _ in page]):
+        runs = [run for run, _ in page if young or deps.clock() - accepted_at(run) > LAUNCH]
+        for run in deps.live.runs.missing(runs):
             rebuilt += _rebuilt(RunId(run), deps)
     return rebuilt
+
+
+def accepted_at(run: RunId) -> float:
+    """When a run was accepted, by the clock of its producer (seconds since 1970): its id says so."""
+    return ULID.from_str(run[1:].upper()).timestamp
 
 
 def _rebuilt(run: RunId, deps: Deps) -> bool:

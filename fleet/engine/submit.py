@@ -60,7 +60,7 @@ def _no_room(goal: Goal, room: dict[str, int], deps: Deps) -> Overloaded | None:
     most = deps.settings.open_goals
     if goal.tenant not in room:
         room[goal.tenant] = most - deps.record.goals.count_open(goal.tenant)
-    if room[goal.tenant] <= 0:
+    if room[goal.tenant] <= 0 and not deps.record.goals.knows(goal.tenant, goal.key):
         return Overloaded(
             f"tenant {goal.tenant} has {most} open goals, its limit: wait for some to end, or raise FLEET_OPEN_GOALS"
         )

@@ -18,7 +18,7 @@
 | {ns}:deadlines | zset | open runs with a deadline, the deadline (ms) | empty when idle |
 | {ns}:open:<tenant> | set | open runs of a tenant | empty when idle |
 | {ns}:ended | zset | runs whose events are to be filed in SQL, when they ended (ms) | empty when idle |
-| {ns}:ends | stream | the last 10,000 runs that ended, for who waits | none |
+| {ns}:ends | stream | the last 10,000 runs that ended, for who waits | an hour after the last |
 | {ns}:breaker:<name> | hash | state, until, first, failures | 10 windows |
 | {ns}:leader | string | the scheduler that leads | seconds |
 | {ns}:run:<id> | hash | status context order tenant left join opened ended why tried | retention after the end |

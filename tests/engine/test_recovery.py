@@ -62,6 +62,8 @@ def test_one_run_that_can_not_be_rebuilt_does_not_stop_the_others(deps: Deps, mo
         rebuild(run, deps)
 
     monkeypatch.setattr(recover, "rebuild", picky)
+    late = deps.clock() + recover.LAUNCH + 1
+    deps.clock = lambda: late
     Scheduler(deps).tick()
     assert deps.live.runs.missing([bad, good]) == [bad]
 

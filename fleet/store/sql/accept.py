@@ -98,6 +98,11 @@ def fingerprint(goal: Goal, plan: Plan | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def known_keys(db: Database, identities: Sequence[Identity]) -> set[Identity]:
+    """Those of the (tenant, key) pairs that were used before."""
+    return db.fetch(lambda connection: {identity for identity, _ in _found(connection, list(identities))})
+
+
 def accept(db: Database, submissions: Sequence[Submission]) -> list[Accepted | KeyReused]:
     """Accept all in one transaction; the answers are in the order of the submissions.
 

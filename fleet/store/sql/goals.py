@@ -13,7 +13,7 @@ from fleet.core.run import End, RunStatus
 from fleet.core.value import Value
 from fleet.errors import BadInput, KeyReused, UnknownGoal
 from fleet.store.sql import accept
-from fleet.store.sql.accept import Accepted, Submission
+from fleet.store.sql.accept import Accepted, Submission, known_keys
 from fleet.store.sql.database import Database
 from fleet.store.sql.rows import no_run, text_of
 from fleet.store.sql.tables import GOALS, RUNS, clock
@@ -57,6 +57,10 @@ class Goals:
         gives KeyReused, as an item.
         """
         return accept.accept(self._db, submissions)
+
+    def knows(self, tenant: str, key: str | None) -> bool:
+        """Whether the idempotency key was used before by the tenant."""
+        return key is not None and bool(known_keys(self._db, [(tenant, key)]))
 
     def get(self, goal_id: GoalId) -> GoalRecord:
         """Raises UnknownGoal."""

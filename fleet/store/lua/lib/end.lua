@@ -13,6 +13,7 @@ local function end_run(run, data)
   redis.call('ZADD', global('ended'), now, run)
   event(run, 'run.ended', '', data)
   redis.call('XADD', global('ends'), 'MAXLEN', '~', 10000, '*', 'run', run)
+  redis.call('PEXPIRE', global('ends'), 3600000)
   return true
 end
 
