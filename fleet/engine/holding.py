@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fleet.core.attempt import Attempt
 from fleet.store.steps import Held
@@ -10,23 +10,25 @@ from fleet.store.steps import Held
 
 @dataclass(slots=True)
 class Hold:
-    """One attempt in a slot. stop is set when its outcome is no more wanted; why says who said so."""
+    """One attempt in a slot. stopped is set when its outcome is no more wanted; why says who said so."""
 
     attempt: Attempt
-    stop: threading.Event = field(default_factory=threading.Event)
+    stopped: bool = False
     why: str = ""
     on_stop: Callable[[], object] | None = None
+
+    def is_stopped(self) -> bool:
+        return self.stopped
 
     @property
     def cancelled(self) -> bool:
         """Whether the run is being cancelled (and not: the attempt is stale, hung or superseded)."""
-        return self.stop.is_set() and self.why == "CANCELLED"
+        return self.stopped and self.why == "CANCELLED"
 
     def cancel(self, why: str) -> None:
-        if self.stop.is_set():
+        if self.stopped:
             return
-        self.why = why
-        self.stop.set()
+        self.why, self.stopped = why, True
         if self.on_stop is not None:
             self.on_stop()
 
@@ -57,7 +59,7 @@ class Holding:
     def stuck(self) -> int:
         """Attempts that hold their slot though their lease is gone: the tool does not heed that it should stop."""
         with self._lock:
-            return sum(hold.stop.is_set() and not hold.cancelled for hold in self._holds.values())
+            return sum(hold.stopped and not hold.cancelled for hold in self._holds.values())
 
     def hand_back(self) -> None:
         """Tell every attempt to stop: its step goes to another worker, and is no loss."""

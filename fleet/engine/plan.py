@@ -100,7 +100,7 @@ def _wanted(hold: Hold) -> None:
     """Fences the planner: one that lost its lease, or whose run is cancelled, changes the run no more."""
     if hold.cancelled:
         raise RunClosed(f"run {hold.attempt.context.run} is being cancelled")
-    if hold.stop.is_set() and hold.why != "DEADLINE":
+    if hold.stopped and hold.why != "DEADLINE":
         raise Unwanted(hold.why)
 
 

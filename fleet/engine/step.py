@@ -31,6 +31,7 @@ from fleet.tools.context import ToolContext
 from fleet.tools.tool import Tool, ToolFailed
 
 NO_RETRY = RetryPolicy(attempts=1)
+NO_CONTEXT = ToolContext()
 STUBBORN = 5.0
 """Seconds that an async tool may take to heed its timeout."""
 log = logging.getLogger("fleet.tool")
@@ -56,17 +57,16 @@ def run(hold: Hold, deps: Deps) -> Result:
     seconds = max(0.0, deps.clock() - started)
     free = tool.spec.effect is Effect.PURE and not tool.spec.model and not _billed(tool)
     journal = "behind" if free else "before"
-    update = {"seconds": seconds, "attempts": attempt.number, "usage": _used(tool, attempt, deps)}
-    return Settle(outcome=outcome.model_copy(update=update), journal=journal)
+    known = {name: getattr(outcome, name) for name in outcome.model_fields_set}
+    known |= {"seconds": seconds, "attempts": attempt.number}
+    if tool.spec.model or _billed(tool):
+        known["usage"] = usage_of(attempt, deps)
+    return Settle(outcome=Outcome.model_construct(**known), journal=journal)
 
 
 def _billed(tool: Tool) -> bool:
     """Whether the call itself stands in the ledger."""
     return tool.spec.effect is Effect.WRITES or tool.spec.cost > 0
-
-
-def _used(tool: Tool, attempt: Attempt, deps: Deps) -> Usage:
-    return usage_of(attempt, deps) if tool.spec.model or _billed(tool) else Usage()
 
 
 def _guarded(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: Deps) -> Outcome:
@@ -134,7 +134,7 @@ def idempotency_key(attempt: Attempt) -> str:
 
 
 def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: Deps) -> Outcome:
-    context = _context(tool, hold, secrets, deps)
+    context = _context(tool, hold, secrets, deps) if tool.takes_context else NO_CONTEXT
     try:
         found = _awaited(tool, args, context, hold, deps) if tool.is_async else tool.call(args, context)
     except ToolFailed:
@@ -159,7 +159,7 @@ def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: 
 
 def _given(tool: Tool, found: Any, hold: Hold, deps: Deps) -> Outcome:
     """What a call gave. One that was told to stop may have heeded that, and given a part; a write has happened."""
-    if hold.stop.is_set() and tool.spec.effect is not Effect.WRITES:
+    if hold.stopped and tool.spec.effect is not Effect.WRITES:
         return _stopped(hold, deps)
     return values.succeeded(found, deps)
 
@@ -178,7 +178,7 @@ def _stopped(hold: Hold, deps: Deps) -> Outcome:
     if hold.why == "DEADLINE":
         message = f"the step took longer than {hold.attempt.step.timeout:g} s"
         raise ToolFailed("timeout", message, FailureClass.TRANSIENT)
-    if hold.stop.is_set() or deps.portal.closed:
+    if hold.stopped or deps.portal.closed:
         raise Unwanted(hold.why or "the worker stops")
     raise ToolFailed("cancelled_itself", "the tool was cancelled from within", FailureClass.TRANSIENT)
 
@@ -195,7 +195,7 @@ def _awaited(tool: Tool, args: dict[str, Any], context: ToolContext, hold: Hold,
 
     work = deps.portal.start(within())
     hold.on_stop = work.cancel
-    if hold.stop.is_set():
+    if hold.stopped:
         work.cancel()
     return work.result(timeout + STUBBORN)
 
@@ -210,7 +210,7 @@ def _context(tool: Tool, hold: Hold, secrets: Secrets, deps: Deps) -> ToolContex
         tenant=attempt.context.tenant,
         attempt=attempt.number,
         deadline=deps.clock() + attempt.step.timeout,
-        is_cancelled=hold.stop.is_set,
+        is_cancelled=hold.is_stopped,
         secret=secrets.get,
         progress=_progress(run, step, deps),
         artifact=deps.artifacts.put,

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hiredis
 import redis
 from redis.exceptions import (
     ClusterDownError,
@@ -117,7 +118,8 @@ class ThreadConnections:
     def execute(self, *command: str | int | float) -> Any:
         connection = self._connection()
         try:
-            connection.send_command(*command, check_health=False)
+            packed = hiredis.pack_command(command)  # type: ignore[arg-type]
+            connection.send_packed_command([packed], check_health=False)
             answer = connection.read_response()
         except ResponseError:
             self._local.used = time.monotonic()

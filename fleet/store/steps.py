@@ -182,10 +182,11 @@ def _next(reply: Sequence[Any]) -> Next:
 
 def ended_data(outcome: Outcome) -> str:
     """The data of step.ended: no values, which may be big or secret."""
-    data: dict[str, Any] = {"status": outcome.status, "seconds": round(outcome.seconds, 4)}
-    if outcome.failure:
-        data |= {"type": outcome.failure.type, "message": outcome.failure.message[:500]}
-    return json.dumps(data)
+    seconds = round(outcome.seconds, 4)
+    if outcome.failure is None:
+        return f'{{"status":"{outcome.status.value}","seconds":{seconds}}}'
+    failure = {"type": outcome.failure.type, "message": outcome.failure.message[:500]}
+    return json.dumps({"status": outcome.status, "seconds": seconds, **failure})
 
 
 def end_data(end: End) -> str:

@@ -95,6 +95,7 @@ def _made(function: Callable[..., Any], options: ToolOptions, stacklevel: int) -
         is_async=inspect.iscoroutinefunction(function),
         prepare=signature.prepare,
         call=_caller(function, signature.context),
+        takes_context=bool(signature.context),
         function=function,
     )
 

@@ -29,10 +29,11 @@ class Tool:
     """call(args, ctx) runs it; for an async tool (is_async) it gives an awaitable, to be run on the worker's loop.
 
     prepare(args) checks resolved arguments against the function's types and gives what call takes; it raises
-    ToolFailed of class misuse.
+    ToolFailed of class misuse. takes_context: whether call looks at its context at all.
     """
 
     spec: ToolSpec
     is_async: bool
     prepare: Callable[[Mapping[str, Json]], dict[str, Any]]
     call: Callable[[dict[str, Any], ToolContext], Any]
+    takes_context: bool = True
