@@ -84,6 +84,19 @@ class Telemetry:
         with self._tracer.start_as_current_span(name, context=_parent(traceparent), attributes=attributes) as span:
             yield span
 
+    def here(self, traceparent: str) -> str:
+        """The traceparent of the span that is open in this thread, if it is of that trace; else the given one."""
+        current = trace.get_current_span().get_span_context()
+        if not self.on or not traceparent or current.trace_id != int(traceparent.split("-")[1], 16):
+            return traceparent
+        return f"00-{current.trace_id:032x}-{current.span_id:016x}-01"
+
+    def begin(self, name: str, traceparent: str, attributes: Mapping[str, Any]) -> trace.Span | None:
+        """A span that crosses threads: whoever begins it ends it. None when spans are off."""
+        if self._provider is None:
+            return None
+        return self._tracer.start_span(name, context=_remote(traceparent), attributes=attributes)
+
     def goal_span(self, traceparent: str, started: float, ended: float, attributes: Mapping[str, Any]) -> None:
         """The root span of a goal, told when it has ended. Times are seconds since 1970."""
         if self._provider is None or not traceparent:
@@ -104,11 +117,11 @@ class Telemetry:
             self._provider.shutdown()
 
 
-def failed(span: trace.Span | None, error_type: str, message: str) -> None:
-    """Mark a span as failed."""
+def failed(span: trace.Span | None, error_type: str) -> None:
+    """Mark a span as failed, by the type alone: a message may hold anything."""
     if span is not None:
         span.set_attribute("error.type", error_type)
-        span.set_status(Status(StatusCode.ERROR, message))
+        span.set_status(Status(StatusCode.ERROR, error_type))
 
 
 def note(span: trace.Span | None, **attributes: Any) -> None:
@@ -119,11 +132,15 @@ def note(span: trace.Span | None, **attributes: Any) -> None:
 
 def _parent(traceparent: str) -> Any:
     current = trace.get_current_span().get_span_context()
+    if not traceparent or current.trace_id == int(traceparent.split("-")[1], 16):
+        return None
+    return _remote(traceparent)
+
+
+def _remote(traceparent: str) -> Any:
     if not traceparent:
         return None
     _, trace_id, span_id, _ = traceparent.split("-")
-    if current.is_valid and current.trace_id == int(trace_id, 16):
-        return None
     remote = SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(1))
     return trace.set_span_in_context(NonRecordingSpan(remote))
 

@@ -8,7 +8,8 @@ import asyncio
 import hashlib
 import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 
 from fleet.core.attempt import Attempt
 from fleet.core.breaker import BreakerPolicy, BreakerState, counts
@@ -19,6 +20,8 @@ from fleet.engine.deps import Deps
 from fleet.errors import StoreUnreachable
 from fleet.llm.port import Model, ModelFailed, ModelRequest, Reply
 from fleet.store.sql.ledger import CallKey, CallRow
+from fleet.telemetry import failed as span_failed
+from fleet.telemetry import note
 
 log = logging.getLogger("fleet.calls")
 MODEL_BREAKER = BreakerPolicy()
@@ -33,6 +36,7 @@ class LedgeredModel:
         self._attempt = attempt
         self._deps = deps
         self._ordinals = itertools.count()
+        self._parent = deps.telemetry.here(attempt.context.traceparent)
 
     async def complete(self, request: ModelRequest) -> Reply:
         """The reply, from the ledger if it was paid for before. Raises ModelFailed."""
@@ -42,7 +46,9 @@ class LedgeredModel:
             return Reply.model_validate(row.response)
         self._deps.crash.reached(self._attempt.step.kind, "before_effect")
         try:
-            reply = await self._model.complete(self._keyed(request, row))
+            with self._chat() as told:
+                reply = await self._model.complete(self._keyed(request, row))
+                told(reply)
         except ModelFailed as failed:
             await asyncio.to_thread(self._failed, key, failed)
             raise
@@ -61,14 +67,47 @@ class LedgeredModel:
             return
         self._deps.crash.reached(self._attempt.step.kind, "before_effect")
         try:
-            async for item in self._model.stream(self._keyed(request, row)):
-                if isinstance(item, Reply):
-                    self._deps.crash.reached(self._attempt.step.kind, "after_effect")
-                    await asyncio.to_thread(self._done, key, item)
-                yield item
+            with self._chat() as told:
+                async for item in self._model.stream(self._keyed(request, row)):
+                    if isinstance(item, Reply):
+                        told(item)
+                        self._deps.crash.reached(self._attempt.step.kind, "after_effect")
+                        await asyncio.to_thread(self._done, key, item)
+                    yield item
         except ModelFailed as failed:
             await asyncio.to_thread(self._failed, key, failed)
             raise
+
+    @contextmanager
+    def _chat(self) -> Iterator[Callable[[Reply], None]]:
+        """The span of one call: its name, model, usage and error, and never what was said."""
+        attempt = self._attempt
+        about = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": self.name,
+            "gen_ai.conversation.id": attempt.context.goal,
+            "fleet.run.id": attempt.context.run,
+            "fleet.step.id": attempt.step.id,
+        }
+        span = self._deps.telemetry.begin(f"chat {self.name}", self._parent, about)
+
+        def told(reply: Reply) -> None:
+            note(
+                span,
+                gen_ai__response__model=reply.model or self.name,
+                gen_ai__response__finish_reasons=(reply.finish,),
+                gen_ai__usage__input_tokens=reply.usage.input_tokens,
+                gen_ai__usage__output_tokens=reply.usage.output_tokens,
+            )
+
+        try:
+            yield told
+        except ModelFailed as wrong:
+            span_failed(span, wrong.failure.type)
+            raise
+        finally:
+            if span is not None:
+                span.end()
 
     def _key(self) -> CallKey:
         attempt = self._attempt

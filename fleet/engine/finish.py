@@ -36,8 +36,8 @@ def cancelled(run: str, deps: Deps) -> bool:
 def file_events(run: str, deps: Deps) -> int:
     """Put an ended run's events on record, and give its live keys a lifetime: the number of events."""
     after, number = deps.record.events.last(RunId(run)), 0
-    while events := deps.live.streams.read(run, after):
-        deps.record.events.store(RunId(run), events)
-        after, number = events[-1].id, number + len(events)
+    while events := deps.live.streams.raw(run, after):
+        deps.record.events.file(RunId(run), events)
+        after, number = events[-1][0], number + len(events)
     deps.live.runs.forget(run, deps.settings.retention)
     return number

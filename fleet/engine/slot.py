@@ -189,7 +189,7 @@ class Slot:
 
 def _mark(span: Any, outcome: Outcome) -> None:
     if outcome.failure is not None:
-        span_failed(span, outcome.failure.type, outcome.failure.message)
+        span_failed(span, outcome.failure.type)
 
 
 def _about(attempt: Attempt) -> dict[str, str]:

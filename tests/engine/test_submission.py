@@ -41,3 +41,12 @@ def test_a_run_that_its_deadline_ends_gives_what_it_has(deps: Deps) -> None:
     end = deps.record.goals.of_run(run).end
     assert end is not None
     assert (end.reason, end.answer) == (EndReason.DEADLINE, {"a": 1})
+
+
+def test_filed_events_are_those_of_the_stream(deps: Deps) -> None:
+    """R34: what is filed without a look into it reads back as what was streamed."""
+    run = planned(deps, a_step("a"))
+    deps.live.steps.commit(claim(deps), DONE, HERE, want=False)
+    streamed = deps.live.streams.read(run)
+    deps.record.events.file(run, deps.live.streams.raw(run))
+    assert deps.record.events.read(run) == streamed

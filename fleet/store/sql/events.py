@@ -19,10 +19,14 @@ class Events:
 
     def store(self, run_id: RunId, events: Sequence[Event]) -> None:
         """Keep those that are not there yet; durable on return. Raises ValueError for an id that is not `epoch-n`."""
+        self.file(run_id, [(event.id, text_of(event)) for event in events])
+
+    def file(self, run_id: RunId, events: Sequence[tuple[str, str]]) -> None:
+        """As store, of events that are JSON already: (id, text)."""
         rows = []
-        for event in events:
-            epoch, n = place(event.id)
-            rows.append({"run_id": run_id, "epoch": epoch, "n": n, "event": text_of(event)})
+        for event_id, text in events:
+            epoch, n = place(event_id)
+            rows.append({"run_id": run_id, "epoch": epoch, "n": n, "event": text})
 
         def work(connection: Connection) -> None:
             connection.execute(insert_absent(EVENTS, connection), rows)
