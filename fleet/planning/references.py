@@ -71,9 +71,7 @@ def resolve(step: Step, value_of: Callable[[StepId], Json]) -> dict[str, Json]:
     the variable as it stands in the text; an expression without a variable stays the plain string it is, so a tool
     takes both. value_of is asked once a step. Raises ReferenceFailed where a path does not exist in a value.
     """
-    if not step.holes:
-        return dict(step.args)
-    filled: dict[str, Json] = fill(step.args, step.holes, value_of)
+    filled: dict[str, Json] = fill(step.args, step.holes, value_of) if step.holes else dict(step.args)
     return filled
 
 
