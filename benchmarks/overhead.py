@@ -52,11 +52,11 @@ def cpu(roots: list[int]) -> float:
 def canvas_runner(url: str) -> Iterator[Run]:
     """A prefork worker of two processes, as Celery is mostly run."""
     os.environ["CANVAS_URL"] = url  # read once, at the import
-    from benchmarks import canvas  # noqa: PLC0415
+    from benchmarks import canvas
 
     command = [sys.executable, "-m", "celery", "-A", "benchmarks.canvas", "worker", "-P", "prefork", "-c", "2"]
     command += ["--loglevel=ERROR", "--without-gossip", "--without-mingle", "-n", "canvas@localhost"]
-    worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         canvas.run(chain(3))
         yield canvas.run
@@ -93,8 +93,8 @@ def measure(name: str, dag: Dag, run: Run, seen: dict[tuple[str, str], list[tupl
 
 
 def report(seen: dict[tuple[str, str], list[tuple[float, float]]]) -> None:
-    print("| workload | who | wall ms a step (rounds) | CPU ms a step | canvas / it, by round |")  # noqa: T201
-    print("| --- | --- | --- | --- | --- |")  # noqa: T201
+    print("| workload | who | wall ms a step (rounds) | CPU ms a step | canvas / it, by round |")
+    print("| --- | --- | --- | --- | --- |")
     for name in WORKLOADS:
         base = [wall for wall, _ in seen["canvas", name]]
         for key in ("canvas", "fleet", "fleet journaled"):
@@ -104,7 +104,7 @@ def report(seen: dict[tuple[str, str], list[tuple[float, float]]]) -> None:
             shown = " / ".join(f"{wall:.2f}" for wall in walls)
             cpus = statistics.median(c for _, c in rows)
             times = " / ".join(f"{ratio:.1f}" for ratio in ratios)
-            print(f"| {name} | {key} | {shown} | {cpus:.2f} | {times} (median {statistics.median(ratios):.1f}) |")  # noqa: T201
+            print(f"| {name} | {key} | {shown} | {cpus:.2f} | {times} (median {statistics.median(ratios):.1f}) |")
 
 
 def main() -> None:

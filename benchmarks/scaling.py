@@ -51,14 +51,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=0.5)
     given = parser.parse_args()
-    print("| workers of 8 slots | steps/s | of the bound | ratio to one |")  # noqa: T201
-    print("| --- | --- | --- | --- |")  # noqa: T201
+    print("| workers of 8 slots | steps/s | of the bound | ratio to one |")
+    print("| --- | --- | --- | --- |")
     one = 0.0
     for workers in (1, 2, 4):
         found = throughput(workers, given.goals, given.steps, given.seconds)
         one = one or found
         bound = workers * SLOTS / given.seconds
-        print(f"| {workers} | {found:.1f} | {found / bound:.1%} | {found / one:.2f} |")  # noqa: T201
+        print(f"| {workers} | {found:.1f} | {found / bound:.1%} | {found / one:.2f} |")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def chain(length: int = 100) -> Dag:
 
 def layers(depth: int = 10, width: int = 100, parents: int = 3, seed: int = 3) -> Dag:
     """W3: layers of steps that need `parents` of the layer before, and a join of the last layer."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     dag: dict[str, tuple[float, Sequence[str]]] = {}
     for layer in range(depth):
         for i in range(width):
