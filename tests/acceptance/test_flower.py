@@ -10,6 +10,8 @@ import pytest
 
 from fleet.client import Fleet
 from fleet.core.goal import Goal
+from fleet.core.ids import StepId
+from fleet.core.plan import Plan, Step
 from fleet.embedded.fleet import EmbeddedFleet
 from tests.acceptance import script as turns
 from tests.acceptance.conftest import WAIT, Planned, run_plan, until
@@ -43,12 +45,23 @@ def page(watched: tuple[EmbeddedFleet, Fleet]) -> Iterator[Page]:
             return people.get(path).raise_for_status()
 
         until(lambda: _sees_a_worker(read))
+        until(lambda: _hears(read, watched[1]))
         yield read
 
 
 def _sees_a_worker(read: Page) -> bool:
     try:
         return "w1@" in read("/workers?json=1").text
+    except httpx.HTTPError:
+        return False
+
+
+def _hears(read: Page, client: Fleet) -> bool:
+    """Whether events reach it: nobody keeps those that are sent before it listens."""
+    run = client.submit(Goal(objective="listen"), plan=Plan(steps=(Step(id=StepId("1"), tool="noop"),)))
+    client.result(run.goal_id, WAIT)
+    try:
+        return any(task["uuid"].startswith(run.run_id) for task in read("/api/tasks").json().values())
     except httpx.HTTPError:
         return False
 
