@@ -12,7 +12,7 @@ local here = {}
 for _, record in ipairs(records) do
   for _, need in ipairs(record[8]) do
     if not here[need] then
-      if redis.call('HEXISTS', of(run, 'state'), need) == 0 then return {'UNKNOWN_NEED', record[1], need} end
+      if not read_state(run, need) then return {'UNKNOWN_NEED', record[1], need} end
       here[need] = true
     end
   end
