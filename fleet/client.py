@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
 from fleet.app import make_app, send
@@ -26,6 +27,10 @@ LOOK = 5.0
 """Seconds after which the record is looked at even if nothing was heard of an end."""
 WAIT = 0.5
 """Seconds that one read of a live stream waits; the record is looked at in between."""
+MAIN = "main"
+"""The lane of planner and joiner."""
+OPEN = frozenset({"waiting", "loading", "joining", "ready", "parked"})
+"""States of steps that are to start yet."""
 
 
 class StepStatus(Value):
@@ -35,12 +40,16 @@ class StepStatus(Value):
     kind: str
     tool: str
     state: str
+    lane: str = MAIN
     seconds: float = 0.0
     failure: Failure | None = None
 
 
 class GoalStatus(Value):
-    """A goal as it stands. question: what the run asks a person, while it does."""
+    """A goal as it stands. question: what the run asks a person, while it does.
+
+    unserved: lanes that no live worker serves, with the number of its steps that wait for them.
+    """
 
     goal_id: str
     run_id: str
@@ -51,6 +60,7 @@ class GoalStatus(Value):
     detail: str = ""
     question: str = ""
     steps: tuple[StepStatus, ...] = ()
+    unserved: Mapping[str, int] = {}
     usage: Usage = Usage()
     seconds: float = 0.0
     versions: int = 0
@@ -100,6 +110,7 @@ class Fleet:
         end = record.end
         questions = self._deps.record.answers.open(record.run_id) if record.status is RunStatus.ASKING else []
         ended = record.ended.timestamp() if record.ended else self._deps.clock()
+        steps = self._steps(record.run_id)
         return GoalStatus(
             goal_id=record.goal_id,
             run_id=record.run_id,
@@ -109,11 +120,17 @@ class Fleet:
             answer=end.answer if end else None,
             detail=end.detail if end else "",
             question=questions[0].question if questions else "",
-            steps=self._steps(record.run_id),
+            steps=steps,
+            unserved={} if end else self._waiting(steps),
             usage=record.usage if end else self._deps.record.ledger.usage(record.run_id),
             seconds=max(0.0, ended - record.created.timestamp()),
             versions=len(self._deps.record.plans.all(record.run_id)),
         )
+
+    def unserved(self, plan: Plan | None = None) -> list[str]:
+        """Lanes that a goal needs and no live worker serves: those of its plan, if it has one, and the main one."""
+        lanes = [step.lane for step in plan.steps] if plan else []
+        return self._deps.live.serving.unserved([*lanes, MAIN])
 
     def watch(self, goal_id: str, after: str = "", timeout: float | None = None) -> Iterator[Event]:
         """Events after an id, as they come, until the run has ended. Raises UnknownGoal, TimedOut."""
@@ -164,6 +181,10 @@ class Fleet:
         live = self._deps.live.streams.read(run, after, wait=WAIT)
         return live or self._deps.record.events.read(run, after)
 
+    def _waiting(self, steps: Sequence[StepStatus]) -> dict[str, int]:
+        lanes = Counter(step.lane for step in steps if step.state in OPEN)
+        return {lane: lanes[lane] for lane in self._deps.live.serving.unserved(lanes)}
+
     def _steps(self, run: RunId) -> tuple[StepStatus, ...]:
         steps, states = self._deps.live.runs.steps(run), self._deps.live.runs.states(run)
         if not steps:
@@ -177,6 +198,7 @@ class Fleet:
                     id=step_id,
                     kind=step.kind,
                     tool=step.tool,
+                    lane=step.lane,
                     state=states[step_id].state if step_id in states else "dropped",
                     seconds=outcome.seconds if outcome else 0.0,
                     failure=outcome.failure if outcome else None,
@@ -192,6 +214,7 @@ class Fleet:
                 id=step.id,
                 kind=step.kind,
                 tool=step.tool,
+                lane=step.lane,
                 state=outcomes[step.id].status.value if step.id in outcomes else "unknown",
                 seconds=outcomes[step.id].seconds if step.id in outcomes else 0.0,
                 failure=outcomes[step.id].failure if step.id in outcomes else None,

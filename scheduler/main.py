@@ -11,6 +11,7 @@ from typing import Any
 from fleet.app import make_app, send
 from fleet.engine import recover
 from fleet.engine.deps import Deps, open_deps
+from fleet.engine.lanes import LaneWatch
 from fleet.engine.sweep import sweep
 from fleet.errors import StoreUnreachable
 from fleet.settings import Settings
@@ -49,6 +50,7 @@ class Scheduler:
         self._deps = deps
         self._me = f"{socket.gethostname()}.{os.getpid()}"
         self._rebuilt = self._quiet_until = self._beaten = float("-inf")
+        self._lanes = LaneWatch(deps)
 
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(self._deps.settings.sweep):
@@ -90,4 +92,6 @@ class Scheduler:
             self._rebuilt = time.monotonic()
             recover.rebuild_missing(self._deps, young=opened)
             recover.go_on(self._deps)
-        return sweep(self._deps, reap=time.monotonic() > self._quiet_until)
+        swept = sweep(self._deps, reap=time.monotonic() > self._quiet_until)
+        self._lanes.look()
+        return swept

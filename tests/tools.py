@@ -79,3 +79,9 @@ def length(text: str) -> int:
 def fetch_price() -> str:
     """Text with dollar amounts in it, which are no references."""
     return "It costs $5 million, or $1.5 a piece; ${1} and $2 are not references."
+
+
+@tool(effect="pure", lane="gpu")
+def on_gpu() -> str:
+    """Only for workers that serve another lane than the main one."""
+    return "done"

@@ -9,7 +9,7 @@ import typer
 
 from fleet.cli import options, out
 from fleet.cli.options import AsJson, Data, Fields, GoalArgument, Parameters, Timeout
-from fleet.errors import BadInput, FleetFault
+from fleet.errors import BadInput, FleetFault, StoreUnreachable
 
 if TYPE_CHECKING:
     from fleet.client import Fleet
@@ -58,11 +58,14 @@ def submit(
     items = _items(what, file, with_, set_, settings)
     with producer(settings) as fleet:
         handles = [fleet.submit(items[0][0], plan=items[0][1])] if file is None else fleet.submit_many(items)
+        warn_of_lanes(fleet, items[0][1] if file is None else None)
     _tell(handles, json=json, many=file is not None)
 
 
 def status(goal: GoalArgument, data: Data = None, json: AsJson = False) -> None:
     """How a goal stands: its state, and that of each step."""
+    from fleet.engine.lanes import way_out
+
     with producer(settings_of(data)) as fleet:
         found = fleet.status(goal)
     if json:
@@ -73,6 +76,10 @@ def status(goal: GoalArgument, data: Data = None, json: AsJson = False) -> None:
         failure = f"  {getattr(step.failure, 'message', step.failure)}" if step.failure else ""
         took = f"{step.seconds:.1f} s" if step.seconds is not None else ""
         out.data(f"  {step.id:<10} {step.tool or step.kind:<20} {step.state:<10} {took}{failure}")
+    for lane, number in found.unserved.items():
+        steps = "1 step waits" if number == 1 else f"{number} steps wait"
+        out.data(f"{steps} for lane {lane}, which no live worker serves")
+        out.talk(way_out(lane))
     if found.question:
         out.data(f"it asks: {found.question}")
         out.talk(f'answer with: fleet answer {found.goal_id} "..."')
@@ -127,6 +134,18 @@ def answer(
     with producer(settings_of(data)) as fleet:
         fleet.answer(goal, text)
     out.document({"goal_id": goal, "answered": True}) if json else out.talk(f"goal {goal} has its answer and goes on")
+
+
+def warn_of_lanes(fleet: "Fleet", plan: "Plan | None") -> None:
+    """Says which of a goal's lanes nobody serves. The goal stands all the same: workers may come."""
+    from fleet.engine.lanes import way_out
+
+    try:
+        lanes = fleet.unserved(plan)
+    except StoreUnreachable:  # the goal is on record, and is started when Redis is back
+        return
+    for lane in lanes:
+        out.talk(f"no live worker serves lane {lane}, so its steps wait until one does: {way_out(lane)}")
 
 
 def tell_end(goal: str, end: Any, *, json: bool) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from fleet.cli import options, out
-from fleet.cli.goals import producer, settings_of, tell_end
+from fleet.cli.goals import producer, settings_of, tell_end, warn_of_lanes
 from fleet.cli.options import AsJson, Data, Fields, Parameters, Timeout
 from fleet.cli.processes import interrupts
 from fleet.cli.story import sentence_of
@@ -46,6 +46,7 @@ def run(
     with _fleet(settings, planned=plan is not None) as there, producer(there) as fleet:
         handle = fleet.submit(goal, plan=plan)
         out.talk(f"goal {handle.goal_id}")
+        warn_of_lanes(fleet, plan)
         try:
             show(fleet.watch(handle.goal_id, timeout=timeout))
             end = fleet.result(handle.goal_id, timeout=timeout)

@@ -1,7 +1,5 @@
 """The live state, as one thing to hand around: what Redis holds for the fleet."""
 
-from typing import NamedTuple
-
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
@@ -9,18 +7,11 @@ from redis.retry import Retry
 from fleet.store.breakers import Breakers
 from fleet.store.epoch import EpochKey
 from fleet.store.keys import Keys
+from fleet.store.lanes import Lanes, WorkerSeen
 from fleet.store.runs import Runs
 from fleet.store.scripts import Scripts, guarded
 from fleet.store.steps import Steps
 from fleet.store.streams import Streams
-
-
-class WorkerSeen(NamedTuple):
-    """A worker whose last heartbeat still counts."""
-
-    name: str
-    lanes: str
-    slots: int
 
 
 class Live:
@@ -35,6 +26,7 @@ class Live:
         self.breakers = Breakers(client, scripts, self.keys)
         self.streams = Streams(client, self.keys)
         self.epochs = EpochKey(client, self.keys)
+        self.serving = Lanes(client, self.keys)
 
     @classmethod
     def connect(cls, url: str, namespace: str = "fleet", *, most: int = 1024) -> "Live":
@@ -69,18 +61,10 @@ class Live:
 
     def workers(self) -> list[WorkerSeen]:
         """Workers whose heartbeat counts."""
-        now, micro = guarded(self.client.time)
-        names = guarded(lambda: self.client.zrangebyscore(self.keys.workers, now * 1000 + micro // 1000, "+inf"))
-        entries = guarded(lambda: self.client.hgetall(self.keys.slots))
-        return [WorkerSeen(n, *_slots(entries[n])) for n in names if n in entries]
+        return self.serving.workers()
 
     def lanes(self) -> list[str]:
         return sorted(guarded(lambda: self.client.smembers(self.keys.lanes)))
 
     def close(self) -> None:
         self.client.close()
-
-
-def _slots(entry: str) -> tuple[str, int]:
-    lanes, number = entry.split(" ")
-    return lanes, int(number)

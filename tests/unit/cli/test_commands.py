@@ -257,7 +257,7 @@ def test_a_reader_that_goes_away_is_no_traceback(folder: Path) -> None:
 
 def test_json_takes_values_dataclasses_and_named_tuples() -> None:
     from fleet.core.outcome import Failure
-    from fleet.store.live import WorkerSeen
+    from fleet.store.lanes import WorkerSeen
 
     assert jsonable(Failure(type="t", message="m"))["cls"] == "permanent"
     assert jsonable(WorkerSeen("w1", "main", 2)) == {"name": "w1", "lanes": "main", "slots": 2}
