@@ -1,7 +1,7 @@
 """The Celery app: carries wake-ups, and nothing else. A user's own app in the same process is left alone."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -87,6 +87,18 @@ def send(app: Celery, wakes: Iterable[Wake]) -> None:
         _publish(app, pending)
     except Exception as lost:
         log.warning("%d messages were not sent, the sweeper will: %s", len(pending), mask(str(lost)))
+
+
+def tell_monitors(app: Celery, events: Sequence[Mapping[str, Any]]) -> None:
+    """Send task events in one message, each with the `hostname` of the worker it is of. Never fails: nobody keeps them.
+
+    They carry no logical clock: who receives them puts them after all that he has heard.
+    """
+    try:
+        with app.events.default_dispatcher() as dispatcher:
+            dispatcher._publish([dict(event) for event in events], dispatcher.producer, "task.multi")
+    except Exception as lost:
+        log.debug("task events were lost: %s", mask(str(lost)))
 
 
 def _publish(app: Celery, pending: Sequence[Wake]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from celery.utils.time import utcoffset
 
+from fleet import names
 from fleet.core.attempt import Attempt
 from fleet.core.outcome import Status
 from fleet.engine.moves import Park, Result
@@ -30,6 +31,7 @@ class StepEvents:
     def __init__(self) -> None:
         self._consumer: Any = None
         self._pending: deque[dict[str, Any]] = deque()
+        self._since: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._send_on, name="fleet-events", daemon=True)
 
@@ -51,14 +53,16 @@ class StepEvents:
         args = repr((attempt.context.run, attempt.step.id, attempt.number))
         about: dict[str, Any] = {"name": _name(attempt), "args": args, "kwargs": "{}", "root_id": attempt.context.run}
         about |= {"parent_id": None, "retries": attempt.retries, "eta": None, "expires": None}
+        self._since[uuid] = now
         self._pending.append({"type": "task-received", "timestamp": now, "uuid": uuid, **about})
         self._pending.append({"type": "task-started", "timestamp": now, "uuid": uuid})
 
     def ended(self, attempt: Attempt, result: Result) -> None:
         if self._consumer is None:
             return
-        event = {"timestamp": time.time(), "uuid": _uuid(attempt), **_told(result)}
-        self._pending.append(event)
+        uuid, now = _uuid(attempt), time.time()
+        took = max(0.0, now - self._since.pop(uuid, now))
+        self._pending.append({"timestamp": now, "uuid": uuid, **_told(result, took)})
 
     def _send_on(self) -> None:
         while not self._stop.wait(EVERY):
@@ -82,14 +86,16 @@ class StepEvents:
                 log.debug("task events were lost: %s", lost)
 
 
-def _told(result: Result) -> dict[str, Any]:
+def _told(result: Result, took: float) -> dict[str, Any]:
+    """took: seconds in the slot, which stand for the outcome's own where it has none."""
     if isinstance(result, Park):
         return {"type": "task-retried", "exception": _why(result), "traceback": ""}
     outcome = result.outcome
+    seconds = outcome.seconds or took
     if outcome.status is Status.SUCCEEDED:
-        return {"type": "task-succeeded", "result": "", "runtime": outcome.seconds}
+        return {"type": "task-succeeded", "result": "", "runtime": seconds}
     why = outcome.failure.type if outcome.failure else outcome.status.value
-    return {"type": "task-failed", "exception": why, "traceback": "", "runtime": outcome.seconds}
+    return {"type": "task-failed", "exception": why, "traceback": "", "runtime": seconds}
 
 
 def _why(park: Park) -> str:
@@ -98,7 +104,7 @@ def _why(park: Park) -> str:
 
 
 def _uuid(attempt: Attempt) -> str:
-    return f"{attempt.context.run}:{attempt.step.id}:{attempt.number}"
+    return names.task_id(attempt.context.run, attempt.step.id, attempt.number)
 
 
 def _name(attempt: Attempt) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import signal
 import socket
 import threading
@@ -11,6 +10,7 @@ from typing import Any
 
 from celery import Celery, signals
 
+from fleet import names
 from fleet.app import make_app, send
 from fleet.core.ids import WorkerId
 from fleet.engine import recover
@@ -51,11 +51,10 @@ class WorkerProcess:
         settings = deps.settings
         self._app = app
         self._deps = deps
-        self._name = name
+        self._node = names.node_name(name, socket.gethostname())
         self._holding = Holding()
         self._events = StepEvents()
-        worker = re.sub(r"[^A-Za-z0-9_.-]", "-", name)  # scripts split states and write events by it
-        self._place = Place(WorkerId(f"{worker}.{os.getpid()}"), settings.lanes, settings.lease)
+        self._place = Place(WorkerId(f"{self._node}.{os.getpid()}"), settings.lanes, settings.lease)
         self._slot = Slot(deps, self._holding, self._place, self._events)
         self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots, _ask_to_stop)
         app.steps["worker"].add(Nudge)
@@ -64,7 +63,7 @@ class WorkerProcess:
     def run(self) -> int:
         settings = self._deps.settings
         worker = self._app.Worker(
-            hostname=f"{self._name}@{socket.gethostname()}",
+            hostname=self._node,
             pool="threads",
             concurrency=settings.slots,
             loglevel=settings.log_level,

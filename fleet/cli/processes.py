@@ -132,6 +132,8 @@ def _tell_up(fleet: "EmbeddedFleet", *, json: bool) -> None:
 
 
 def _serves(settings: "Settings", name: str) -> bool:
+    from fleet import names
     from fleet.embedded.ready import serving
 
-    return any(known.rpartition(".")[0] == name for known in serving(settings))  # name.pid
+    node = names.node_name(name, socket.gethostname())
+    return any(names.node_of(known) == node for known in serving(settings))

@@ -98,7 +98,7 @@ def _added(view: RunView, event: "Event") -> RunView:
 def _started(view: RunView, event: "Event") -> RunView:
     attempt = int(event.data.get("attempt") or 1)
     note = f"attempt {attempt}" if attempt > 1 else ""
-    worker = _text(event, "worker").partition(".")[0]
+    worker = _text(event, "worker").partition("@")[0].partition(".")[0]
     return view.with_step(event.step, state="running", worker=worker, since=event.at, seconds=None, note=note)
 
 

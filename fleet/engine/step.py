@@ -53,7 +53,8 @@ def run(hold: Hold, deps: Deps) -> Result:
     try:
         outcome = _guarded(tool, args, hold, secrets, deps)
     except ToolFailed as wrong:
-        return failing.decide(attempt, secrets.masked(wrong.failure), tool.spec.retry, deps)
+        took = max(0.0, deps.clock() - started)
+        return failing.decide(attempt, secrets.masked(wrong.failure), tool.spec.retry, deps, took)
     seconds = max(0.0, deps.clock() - started)
     free = tool.spec.effect is Effect.PURE and not tool.spec.model and not _billed(tool)
     journal = "behind" if free else "before"
