@@ -12,7 +12,7 @@ OPENING = 60.0
 PAGE = 500
 STALE = ("ready:*", "leases:*", "told:*", "open:*", "timers", "cascades", "cancelling", "deadlines")
 """What speaks of runs that are rebuilt. Workers, breakers, ended runs and Celery's own keys stay."""
-PARTS = ("", "steps", "state", "outcomes", "children", "cascade", "events")
+PARTS = ("", "outcomes", "cascade", "events")
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -55,7 +55,7 @@ class EpochKey:
         base = self._keys.run("")
         runs = {key.removeprefix(base).split(":")[0] for key in self._found(f"{base}*")}
         for run in runs:
-            if guarded(lambda run=run: self._client.hget(self._keys.run(run), "status")) not in ENDED:  # type: ignore[misc]
+            if guarded(lambda run=run: self._client.hget(self._keys.run(run), ":status")) not in ENDED:  # type: ignore[misc]
                 self._unlink([self._keys.run(run, part) for part in PARTS])
 
     def _found(self, pattern: str) -> list[str]:

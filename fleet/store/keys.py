@@ -3,6 +3,7 @@
 | key | type | holds | lifetime |
 | --- | --- | --- | --- |
 | {ns}:epoch | string | the epoch of this live state; SQL has the truth | none |
+| {ns}:clock_offset | string | milliseconds that a simulated clock is ahead; never set in a fleet | none |
 | {ns}:beat | string | beats counted; SQL has at most as many | none |
 | {ns}:opening | string | the process that opens an epoch now | 60 s |
 | {ns}:workers | zset | worker, until when its last heartbeat counts (ms) | pruned by heartbeats |
@@ -21,11 +22,8 @@
 | {ns}:ends | stream | the last 10,000 runs that ended, for who waits | an hour after the last |
 | {ns}:breaker:<name> | hash | state, until, first, failures | 10 windows |
 | {ns}:leader | string | the scheduler that leads | seconds |
-| {ns}:run:<id> | hash | status context order tenant left join opened ended why tried | retention after the end |
-| {ns}:run:<id>:steps | hash | step, its spec | the same |
-| {ns}:run:<id>:state | hash | step, "word attempts losses retries more" | the same |
+| {ns}:run:<id> | hash | `:status` and the like; a step's record; `<step>/<n>`: who waits for it | retention after the end |
 | {ns}:run:<id>:outcomes | hash | step, its outcome as JSON | the same |
-| {ns}:run:<id>:children | hash | step, who waits for it, in pages | the same |
 | {ns}:run:<id>:cascade | list | pages of children still to release | the same |
 | {ns}:run:<id>:events | stream | events, ids `epoch-n` without a gap | the same |
 """

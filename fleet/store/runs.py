@@ -1,8 +1,9 @@
 """A run's live state: opened, grown, read, cancelled, ended, rebuilt."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import redis
 
@@ -15,25 +16,20 @@ from fleet.errors import FleetFault
 from fleet.store import shapes
 from fleet.store.keys import Keys
 from fleet.store.scripts import Scripts, guarded
-from fleet.store.shapes import Wake
+from fleet.store.shapes import LiveStep, Wake
 from fleet.store.steps import MOST_WAKES, end_data
 
 PAGE = 500
+FIELDS = ("status", "context", "order", "tenant", "left", "join", "opened", "ended", "why", "tried")
+"""A run's own fields; in Redis each begins with a colon, so that none is a step's."""
+_OTHER = re.compile("[:/]")
+"""In the name of every field that is not a step's record."""
 SETTLED = 100
 """Steps whose specs or outcomes one script or read takes."""
 
 
 class RunClosed(FleetFault):
     """The run takes no more steps: it has ended, is being cancelled, or has no live state."""
-
-
-class LiveStep(NamedTuple):
-    """A step as it stands. state: waiting, ready, leased, parked, loading, joining, or the status it ended with."""
-
-    state: str
-    attempts: int
-    losses: int
-    retries: int
 
 
 def order(priority: int, submitted: float) -> float:
@@ -121,17 +117,18 @@ class Runs:
         self._scripts.call("forget", run, round(lifetime * 1000))
 
     def about(self, run: str) -> dict[str, str]:
-        """The run's hash; empty when it has no live state."""
-        found: dict[str, str] = guarded(lambda: self._client.hgetall(self._keys.run(run)))
-        return found
+        """The run's own fields, as far as they are set; empty when it has no live state."""
+        key, names = self._keys.run(run), [f":{name}" for name in FIELDS]
+        values: list[str | None] = guarded(lambda: self._client.hmget(key, names))
+        return {name: value for name, value in zip(FIELDS, values, strict=True) if value is not None}
 
     def states(self, run: str) -> dict[StepId, LiveStep]:
         """Every step's state."""
-        return {StepId(step): _live(raw) for step, raw in self._scan(run, "state")}
+        return {step: shapes.state_of(record) for step, record in self.records(run)}
 
     def steps(self, run: str) -> dict[StepId, Step]:
         """Every step of the run, of all its plan versions."""
-        return {StepId(step): shapes.step_of(spec) for step, spec in self._scan(run, "steps")}
+        return {step: shapes.step_of(shapes.spec_part(record)) for step, record in self.records(run)}
 
     def outcomes(self, run: str, steps: Sequence[str]) -> dict[StepId, Outcome]:
         """Outcomes of these steps, as far as they have ended, read by pages."""
@@ -167,20 +164,14 @@ class Runs:
         """Those of the runs that have no live state, or not all of it: a run's join is added last."""
         pipe = self._client.pipeline(transaction=False)
         for run in runs:
-            pipe.hmget(self._keys.run(run), "status", "join")
+            pipe.hmget(self._keys.run(run), ":status", ":join")
         found: list[list[str | None]] = guarded(pipe.execute)
         whole = [status == "cancelling" or join is not None for status, join in found]
         return [run for run, there in zip(runs, whole, strict=True) if not there]
 
-    def _scan(self, run: str, part: str) -> Iterator[tuple[str, str]]:
-        pairs = self._client.hscan_iter(self._keys.run(run, part), count=PAGE)
-        while True:
-            found = guarded(lambda: next(pairs, None))
-            if found is None:
-                return
-            yield found
-
-
-def _live(raw: str) -> LiveStep:
-    word, attempts, losses, retries, *_ = raw.split(" ")
-    return LiveStep(word, int(attempts), int(losses), int(retries))
+    def records(self, run: str) -> Iterator[tuple[StepId, str]]:
+        """Every step with its record, by pages; a step may come twice where the run grows meanwhile."""
+        pairs = self._client.hscan_iter(self._keys.run(run), count=PAGE)
+        while found := guarded(lambda: next(pairs, None)):
+            if not _OTHER.search(found[0]):
+                yield StepId(found[0]), found[1]

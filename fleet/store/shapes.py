@@ -27,6 +27,25 @@ class Wake(NamedTuple):
     lane: str = "main"
 
 
+class LiveStep(NamedTuple):
+    """A step as it stands. state: waiting, ready, leased, parked, loading, joining, or the status it ended with."""
+
+    state: str
+    attempts: int
+    losses: int
+    retries: int
+
+
+def state_of(record: str) -> LiveStep:
+    """record: a step's in Redis; see lua/lib/base.lua."""
+    word, attempts, losses, retries, *_ = record.partition("\n")[0].split(" ")
+    return LiveStep(word, int(attempts), int(losses), int(retries))
+
+
+def spec_part(record: str) -> str:
+    return record.partition("\n")[2]
+
+
 def wakes(members: Iterable[str]) -> list[Wake]:
     found = (member.split(" ") for member in members)
     return [Wake(run, step, lane) for lane, run, step in found]

@@ -55,16 +55,18 @@ class Streams:
 
 def _json_of(id_: str, fields: dict[str, str]) -> str:
     """What event_of would give, as JSON without a detour."""
-    step = f',"step":"{fields["s"]}"' if fields["s"] else ""
-    data = f',"data":{fields["d"]}' if fields["d"] else ""
-    return f'{{"id":"{id_}","type":"{fields["t"]}","at":{int(fields["a"]) / 1000}{step}{data}}}'
+    kind, step, at, data = fields["e"].split(" ", 3)
+    named = f',"step":"{step}"' if step != "-" else ""
+    more = f',"data":{data}' if data else ""
+    return f'{{"id":"{id_}","type":"{kind}","at":{int(at) / 1000}{named}{more}}}'
 
 
 def event_of(id_: str, fields: dict[str, str]) -> Event:
+    kind, step, at, data = fields["e"].split(" ", 3)
     return Event(
         id=id_,
-        type=EventType(fields["t"]),
-        at=int(fields["a"]) / 1000,
-        step=fields["s"],
-        data=json.loads(fields["d"]) if fields["d"] else {},
+        type=EventType(kind),
+        at=int(at) / 1000,
+        step="" if step == "-" else step,
+        data=json.loads(data) if data else {},
     )

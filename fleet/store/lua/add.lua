@@ -6,52 +6,56 @@
 --   the step runs with what is there, event is the data of step.added. A step 'join.n' waits for all others of the run.
 -- answers: ADDED wake..., UNKNOWN_RUN, CLOSED, UNKNOWN_NEED step need
 local run, records = ARGV[2], cjson.decode(ARGV[3])
-if not about(run).status then return {'UNKNOWN_RUN'} end
+local wanted = {':status', ':left', ':order', ':tried', ':join'}
+for _, record in ipairs(records) do
+  wanted[#wanted + 1] = record[1]
+  for _, need in ipairs(record[8]) do wanted[#wanted + 1] = need end
+end
+fetch(run, wanted)
+if not get(run, ':status') then return {'UNKNOWN_RUN'} end
 if not takes_steps(run) then return {'CLOSED'} end
 local here = {}
 for _, record in ipairs(records) do
   for _, need in ipairs(record[8]) do
     if not here[need] then
-      if not read_state(run, need) then return {'UNKNOWN_NEED', record[1], need} end
+      if not get(run, need) then return {'UNKNOWN_NEED', record[1], need} end
       here[need] = true
     end
   end
   here[record[1]] = true
 end
 
-local tried = about(run).tried
-local work, children = {}, {}
+local tried = get(run, ':tried') or '0'
+local work, children, needed = {}, {}, {}
 local function create(id, record)
-  local st = {attempts = tried, losses = 0, retries = 0}
-  redis.call('HSET', of(run, 'steps'), id, record[2])
-  specs[member(run, id)] = record[2]
+  local st = new_step(run, id, record[2], tried)
   event(run, 'step.added', id, record[7])
   if string.sub(id, 1, 5) == 'join.' then
-    redis.call('HSET', of(run), 'join', id)
-    about(run).join = id
-    write_state(run, id, st, 'joining')
-    if tonumber(redis.call('HGET', of(run), 'left')) == 0 then make_ready(run, id, st) end
+    put(run, ':join', id)
+    write_step(run, id, st, 'joining')
+    if tonumber(get(run, ':left')) == 0 then make_ready(run, id, st) end
     return nil
   end
-  redis.call('HINCRBY', of(run), 'left', 1)
-  st.word, st.more = 'loading', '0 0 ' .. record[3] .. ' 0'
-  states[member(run, id)] = st
+  count_left(run, 1)
+  write_step(run, id, st, 'loading', '0 0 ' .. record[3] .. ' 0')
   return st
 end
 
 local OPEN = {waiting = true, ready = true, leased = true, parked = true, loading = true, joining = true}
 
 local function link(id, record, st)
-  local pending, ok, threshold, cursor = string.match(st.more, '^(%d+) (%d+) (%d+) (%d+)')
-  pending, ok, threshold, cursor = tonumber(pending), tonumber(ok), tonumber(threshold), tonumber(cursor)
+  local pending, ok, threshold, cursor = read_counts(st.more)
   if cursor ~= record[4] then return end
   for _, need in ipairs(record[8]) do
-    local word = read_state(run, need).word
+    local word = read_step(run, need).word
     if word == 'succeeded' then
       ok = ok + 1
     elseif OPEN[word] then
       pending = pending + 1
-      children[need] = children[need] or {}
+      if not children[need] then
+        children[need] = {}
+        needed[#needed + 1] = need
+      end
       table.insert(children[need], id)
     end
     cursor = cursor + 1
@@ -60,16 +64,22 @@ local function link(id, record, st)
     decide(run, id, st, pending, ok, threshold, work)
     if record[6] > 0 and st.word == 'waiting' then redis.call('ZADD', global('timers'), now + record[6], member(run, id)) end
   else
-    write_state(run, id, st, 'loading', pending .. ' ' .. ok .. ' ' .. threshold .. ' ' .. cursor)
+    write_step(run, id, st, 'loading', pending .. ' ' .. ok .. ' ' .. threshold .. ' ' .. cursor)
   end
 end
 
 for _, record in ipairs(records) do
   local id = record[1]
-  local st = read_state(run, id)
+  local st = read_step(run, id)
   if not st and record[4] == 0 then st = create(id, record) end
   if st and st.word == 'loading' then link(id, record, st) end
 end
-for need, ids in pairs(children) do add_children(run, need, ids) end
+local pages = {}
+for _, need in ipairs(needed) do
+  pages[#pages + 1] = need .. '/last'
+  pages[#pages + 1] = page_field(need, 0)
+end
+fetch(run, pages)
+for _, need in ipairs(needed) do add_children(run, need, children[need]) end
 cascade(run, work)
 return {'ADDED', unpack(wakes('', tonumber(ARGV[4])))}

@@ -4,7 +4,7 @@
 --   end: empty, or the data of run.ended, where the run can't go on without the step.
 -- answers: {COMMITTED or why not, more to cascade (1), drained while cancelling (1), wakes}
 local run, step = ARGV[2], ARGV[3]
-local st = read_state(run, step)
+local st = read_step(run, step)
 local answer = refuse(run, st, ARGV[4]) or 'COMMITTED'
 local more, closed = false, 0
 if answer == 'COMMITTED' then

@@ -4,25 +4,29 @@
 -- args: ns run cursor why
 -- answers: {next cursor ('0': all pages seen), step of this page that still runs...}, or {UNKNOWN}, {ENDED}
 local run, cursor = ARGV[2], ARGV[3]
-if not about(run).status then return {'UNKNOWN'} end
+fetch(run, {':status', ':left', ':join', ':order'})
+if not get(run, ':status') then return {'UNKNOWN'} end
 if is_over(run) then return {'ENDED'} end
-if about(run).status ~= 'cancelling' then
-  about(run).status, about(run).join = 'cancelling', nil
-  redis.call('HSET', of(run), 'status', 'cancelling', 'why', ARGV[4])
+if get(run, ':status') ~= 'cancelling' then
+  put(run, ':status', 'cancelling')
+  put(run, ':why', ARGV[4])
   redis.call('ZREM', global('deadlines'), run)
-  redis.call('HDEL', of(run), 'join')
+  if get(run, ':join') then forget(run, ':join') end
   redis.call('SADD', global('cancelling'), run)
-  event(run, 'run.cancel_asked', '', '')
+  event(run, 'run.cancel_asked', '-', '')
 end
-local page = redis.call('HSCAN', of(run, 'state'), cursor, 'COUNT', 100)
+local page = redis.call('HSCAN', of(run), cursor, 'COUNT', 200)
 local answer = {page[1]}
 for i = 1, #page[2], 2 do
-  local st = parse_state(page[2][i + 1])
-  local word = st.word
+  local step = page[2][i]
+  if is_step(step) then view(run).read[step] = page[2][i + 1] end
+  local st = is_step(step) and read_step(run, step)
+  local word = st and st.word
   if word == 'waiting' or word == 'ready' or word == 'parked' or word == 'loading' or word == 'joining' then
-    settle(run, page[2][i], st, 'cancelled', '{"status":"cancelled"}', {})
+    settle(run, step, st, 'cancelled', '{"status":"cancelled"}', {})
   elseif word == 'leased' then
-    answer[#answer + 1] = page[2][i]
+    answer[#answer + 1] = step
   end
 end
+flush()
 return answer

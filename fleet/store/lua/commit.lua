@@ -6,7 +6,8 @@
 -- answers: {COMMITTED or why not, more to cascade (1), drained while cancelling (1), claim, wakes}
 local run, step, fence, status, outcome = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local lanes, worker, lease, want, most = ARGV[9], ARGV[10], tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
-local st = read_state(run, step)
+fetch(run, {step, page_field(step, 0), ':status', ':left', ':order', ':context'})
+local st = read_step(run, step)
 local answer = refuse(run, st, fence) or 'COMMITTED'
 local more, closed = false, 0
 if answer == 'COMMITTED' then

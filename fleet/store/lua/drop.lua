@@ -7,16 +7,14 @@ local dropped = {}
 if is_over(run) then return dropped end
 for i = 3, #ARGV do
   local step = ARGV[i]
-  local st = read_state(run, step)
+  local st = read_step(run, step)
   if st and redis.call('HEXISTS', of(run, 'outcomes'), step) == 0 then
-    local lane = read_header(read_spec(run, step)).lane
-    redis.call('ZREM', global('ready:' .. lane), member(run, step))
-    redis.call('ZREM', global('leases:' .. lane), member(run, step))
-    redis.call('HDEL', of(run, 'state'), step)
-    redis.call('HDEL', of(run, 'steps'), step)
+    redis.call('ZREM', global('ready:' .. st.lane), member(run, step))
+    redis.call('ZREM', global('leases:' .. st.lane), member(run, step))
+    forget(run, step)
     event(run, 'step.ended', step, '{"status":"superseded"}')
     dropped[#dropped + 1] = step
-    if redis.call('HINCRBY', of(run), 'left', -1) == 0 then drained(run) end
+    if count_left(run, -1) == 0 then drained(run) end
   end
 end
 flush()

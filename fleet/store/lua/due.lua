@@ -5,7 +5,7 @@
 local due = redis.call('ZRANGEBYSCORE', global('timers'), '-inf', now, 'LIMIT', 0, tonumber(ARGV[2]))
 for _, m in ipairs(due) do
   local run, step = split(m)
-  local st = read_state(run, step)
+  local st = read_step(run, step)
   if st and (st.word == 'parked' or st.word == 'waiting') and not is_over(run) then make_ready(run, step, st) end
   redis.call('ZREM', global('timers'), m)
 end

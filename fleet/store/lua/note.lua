@@ -4,6 +4,6 @@
 -- answers: NOTED, CLOSED
 local run = ARGV[2]
 if not takes_steps(run) then return {'CLOSED'} end
-if ARGV[6] ~= '' then redis.call('HSET', of(run), 'status', ARGV[6]) end
-event(run, ARGV[3], ARGV[4], ARGV[5])
+if ARGV[6] ~= '' then redis.call('HSET', of(run), ':status', ARGV[6]) end
+event(run, ARGV[3], ARGV[4] ~= '' and ARGV[4] or '-', ARGV[5])
 return {'NOTED'}

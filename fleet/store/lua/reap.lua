@@ -13,7 +13,7 @@ local function most_of(step)
 end
 for _, m in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)) do
   local run, step = split(m)
-  local st = read_state(run, step)
+  local st = read_step(run, step)
   if not st or st.word ~= 'leased' or is_over(run) then
     redis.call('ZREM', key, m)
   else

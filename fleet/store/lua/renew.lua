@@ -23,9 +23,9 @@ end
 local refused = {}
 for i, record in ipairs(cjson.decode(ARGV[7])) do
   local run, step, fence, lane = record[1], record[2], record[3], record[4]
-  local st = read_state(run, step)
+  local st = read_step(run, step)
   local why
-  local status = about(run).status
+  local status = get(run, ':status')
   if not st or not OPEN_RUN[status] then
     why = 'SUPERSEDED'
   else

@@ -1,19 +1,29 @@
--- What every call starts with: the clock, the keys, the epoch; and a step's state, a run's header, an event.
--- Times are milliseconds by Redis's clock. What a call has read it remembers, and nothing outlives the call.
+-- What every call starts with: the clock, the epoch, and the runs as this call sees them. Times are milliseconds by
+-- Redis's clock. What a call reads of a run it remembers, what it changes is written once, at its end (`flush`), and
+-- nothing outlives the call: a command costs more than all that is done with its answer.
+--
+-- A run's hash holds fields of its own, ':status' and the like; of each step its record, '<step>'; and who waits for it,
+-- in pages, '<step>/<n>'. A record is three lines: the state, '<word> <attempts> <losses> <retries> <more>'; the header,
+-- '<lane> <timeout ms> <remaining path ms> <expected us> <references, comma separated or ->'; and the step as JSON. In a
+-- state, more is '<fence> <worker> <deadline>' of a leased step, '<pending> <ok> <threshold>' of a waiting one,
+-- that and '<cursor>' of a loading one, and of a parked one when.
 
-local ns, now, epoch
-local abouts, states, specs, fresh, lanes_touched
+local ns, now, now_text, epoch
+local views, fresh, lanes_touched
+local emptied -- lanes whose ready set this call has found empty
 local claimed_own, claimed_lease -- of the step that this call claimed: how long it is expected to take (us), and its lease
 
--- Begin a call: nil when all is well, else the error to give.
+-- Begin a call: nil when all is well, else the error to give. clock_offset: what a simulated clock is ahead, if it is.
 local function begin(namespace)
   ns = namespace
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-  epoch = redis.call('GET', ns .. ':epoch')
-  abouts, states, specs, fresh, lanes_touched = {}, {}, {}, {}, {}
-  claimed_own, claimed_lease = nil, nil
+  local live = redis.call('MGET', ns .. ':epoch', ns .. ':clock_offset')
+  epoch = live[1]
   if not epoch then return redis.error_reply('NOEPOCH the live state has no epoch') end
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000) + (live[2] and tonumber(live[2]) or 0)
+  now_text = string.format('%.0f', now)
+  views, fresh, lanes_touched, emptied = {}, {}, {}, {}
+  claimed_own, claimed_lease = nil, nil
 end
 
 local function global(name) return ns .. ':' .. name end
@@ -21,77 +31,118 @@ local function of(run, part) return ns .. ':run:' .. run .. (part and (':' .. pa
 local function member(run, step) return run .. ' ' .. step end
 local function split(m) return string.match(m, '^(%S+) (%S+)$') end
 
--- The header of a run. Who changes a field in Redis changes it here as well.
-local function about(run)
-  local found = abouts[run]
+-- read: fields as they stand, false where there is none. changed: fields to write. steps: records, parsed. dirty: the
+-- steps whose record is to be written.
+local function view(run)
+  local found = views[run]
   if not found then
-    local f = redis.call('HMGET', of(run), 'status', 'order', 'context', 'join', 'tried')
-    found = {status = f[1], order = tonumber(f[2] or '0'), context = f[3], join = f[4], tried = tonumber(f[5] or '0')}
-    abouts[run] = found
+    found = {key = of(run), read = {}, changed = {}, steps = {}, dirty = {}}
+    views[run] = found
   end
   return found
 end
 
+-- Read these fields of a run, as far as they are not known, by one command.
+local function fetch(run, fields)
+  local known = views[run] ~= nil
+  local seen = view(run)
+  local read = seen.read
+  if known then
+    local missing = {}
+    for _, field in ipairs(fields) do
+      if read[field] == nil then missing[#missing + 1] = field end
+    end
+    fields = missing
+  end
+  if not fields[1] then return end
+  local found = redis.call('HMGET', seen.key, unpack(fields))
+  for i = 1, #fields do read[fields[i]] = found[i] end
+end
+
+local function get(run, field)
+  local seen = view(run)
+  local value = seen.read[field]
+  if value == nil then
+    value = redis.call('HGET', seen.key, field)
+    seen.read[field] = value
+  end
+  return value
+end
+
+local function put(run, field, value)
+  local seen = view(run)
+  seen.read[field], seen.changed[field] = value, value
+end
+
+-- Take a field or a step out of a run.
+local function forget(run, field)
+  local seen = view(run)
+  seen.read[field], seen.changed[field], seen.steps[field], seen.dirty[field] = false, nil, nil, nil
+  redis.call('HDEL', of(run), field)
+end
+
+-- Whether a field of a run is a step's record.
+local function is_step(field) return not string.find(field, '[:/]') end
+
 -- Whether a run takes no change any more: it has ended, or was forgotten. Nothing is written to it then, so that no event
 -- follows its end, and no key comes back without a lifetime.
 local OPEN_RUN = {running = true, asking = true, cancelling = true}
-local function is_over(run) return not OPEN_RUN[about(run).status] end
-local function takes_steps(run) return about(run).status == 'running' or about(run).status == 'asking' end
-
--- A step's state is '<word> <attempts> <losses> <retries> <more>'. Of a leased one, more is '<fence> <worker> <deadline>
--- <lane>'; of a waiting one '<pending> <ok> <threshold>', of a loading one that and '<cursor>'; of a parked one when.
-local function parse_state(raw)
-  if not raw then return nil end
-  local word, attempts, losses, retries, more = string.match(raw, '^(%a+) (%d+) (%d+) (%d+) ?(.*)$')
-  return {word = word, attempts = tonumber(attempts), losses = tonumber(losses), retries = tonumber(retries), more = more}
+local function is_over(run) return not OPEN_RUN[get(run, ':status')] end
+local function takes_steps(run)
+  local status = get(run, ':status')
+  return status == 'running' or status == 'asking'
 end
 
-local function read_state(run, step)
-  local m = member(run, step)
-  local st = states[m]
+-- Count steps of a run that have not ended: how many there are now.
+local function count_left(run, change)
+  local left = tonumber(get(run, ':left') or '0') + change
+  put(run, ':left', string.format('%.0f', left))
+  return left
+end
+
+-- Numbers stay text until they are reckoned with: to read and to write them costs as much as all the rest.
+local RECORD = '^(%a+) (%d+) (%d+) (%d+) ?([^\n]*)\n((%S+) (%d+) (%d+) (%d+) (%S+)\n.*)$'
+local function parse(raw)
+  local word, attempts, losses, retries, more, spec, lane, timeout, path, own, refs = string.match(raw, RECORD)
+  return {
+    word = word, attempts = attempts, losses = losses, retries = retries, more = more,
+    spec = spec, lane = lane, timeout = timeout, path = path, own = own, refs = refs,
+  }
+end
+
+-- A step that is not there yet. spec: header and JSON.
+local function new_step(run, step, spec, attempts)
+  local st = parse('loading ' .. attempts .. ' 0 0\n' .. spec)
+  view(run).steps[step] = st
+  return st
+end
+
+local function read_step(run, step)
+  local steps = view(run).steps
+  local st = steps[step]
   if st == nil then
-    st = parse_state(redis.call('HGET', of(run, 'state'), step)) or false
-    states[m] = st
+    local raw = get(run, step)
+    st = raw and parse(raw)
+    steps[step] = st
   end
   return st or nil
 end
 
-local function state_text(st)
-  local raw = st.word .. ' ' .. st.attempts .. ' ' .. st.losses .. ' ' .. st.retries
-  return st.more ~= '' and (raw .. ' ' .. st.more) or raw
+local function write_step(run, step, st, word, more)
+  st.word, st.more = word, more or ''
+  view(run).dirty[step] = st
 end
 
-local function write_state(run, step, st, word, more)
-  st.word = word
-  st.more = more or ''
-  states[member(run, step)] = st
-  redis.call('HSET', of(run, 'state'), step, state_text(st))
-end
-
--- A step's spec is '<lane> <timeout ms> <remaining path ms> <expected us> <references, comma separated or ->', a newline,
--- and JSON.
-local function read_spec(run, step)
-  local m = member(run, step)
-  local spec = specs[m]
-  if not spec then
-    spec = redis.call('HGET', of(run, 'steps'), step)
-    specs[m] = spec
-  end
-  return spec
-end
-
-local function read_header(spec)
-  local lane, timeout, path, own, refs = string.match(spec, '^(%S+) (%d+) (%d+) (%d+) (%S+)\n')
-  return {lane = lane, timeout = tonumber(timeout), path = tonumber(path), own = tonumber(own), refs = refs}
+local function record_text(st)
+  return st.word .. ' ' .. st.attempts .. ' ' .. st.losses .. ' ' .. st.retries .. ' ' .. st.more .. '\n' .. st.spec
 end
 
 -- Let go of the lease of a leased step.
-local function unlease(run, step, st)
-  redis.call('ZREM', global('leases:' .. string.match(st.more, '^%S+ %S+ %S+ (%S+)')), member(run, step))
-end
+local function unlease(run, step, st) redis.call('ZREM', global('leases:' .. st.lane), member(run, step)) end
 
+-- An event is '<kind> <step or -> <milliseconds> <data>'.
 local function event(run, kind, step, data)
-  redis.call('XADD', of(run, 'events'), epoch .. '-*', 't', kind, 's', step, 'a', now, 'd', data or '')
+  redis.call('XADD', of(run, 'events'), epoch .. '-*', 'e', kind .. ' ' .. step .. ' ' .. now_text .. ' ' .. data)
 end
 
 local function touch(lane) lanes_touched[lane] = true end

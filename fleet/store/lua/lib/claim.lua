@@ -1,28 +1,42 @@
 -- Claiming the best ready step of the lanes a worker serves.
 -- needs: base ready
 
-local function serves(lanes, lane) return string.find(',' .. lanes .. ',', ',' .. lane .. ',', 1, true) ~= nil end
+local function serves(lanes, lane) return lanes == lane or string.find(',' .. lanes .. ',', ',' .. lane .. ',', 1, true) ~= nil end
+
+-- The best of the steps that this call made ready, by its place in `fresh`.
+local function best_fresh(lanes)
+  local pick
+  for i, f in ipairs(fresh) do
+    if (not pick or f.score < fresh[pick].score) and serves(lanes, f.lane) then pick = i end
+  end
+  return pick
+end
+
+-- The head of the ready sets of several lanes, where it comes before `score` (nil: any): its lane, or nil.
+local function best_lane(lanes, score)
+  local best
+  for lane in string.gmatch(lanes, '[^,]+') do
+    local head = redis.call('ZRANGE', global('ready:' .. lane), 0, 0, 'WITHSCORES')
+    if not head[1] then
+      emptied[lane] = true
+    elseif not score or tonumber(head[2]) < score then
+      best, score = lane, tonumber(head[2])
+    end
+  end
+  return best
+end
 
 -- Takes the best step of the lanes, be it in a ready set or just made ready by this call: run, step; nil when none is.
 local function pop(lanes)
-  local pick, pick_at
-  for i, f in ipairs(fresh) do
-    if (not pick or f.score < pick.score) and serves(lanes, f.lane) then pick, pick_at = f, i end
-  end
-  local best, best_score, best_lane = nil, pick and pick.score, nil
-  for lane in string.gmatch(lanes, '[^,]+') do
-    local head = redis.call('ZRANGE', global('ready:' .. lane), 0, 0, 'WITHSCORES')
-    if head[1] and (not best_score or tonumber(head[2]) < best_score) then
-      best, best_score, best_lane = head[1], tonumber(head[2]), lane
-    end
-  end
-  if best then
-    redis.call('ZREM', global('ready:' .. best_lane), best)
-    return split(best)
-  end
+  local pick = best_fresh(lanes)
+  local lane = lanes
+  if pick or string.find(lanes, ',', 1, true) then lane = best_lane(lanes, pick and fresh[pick].score) end
+  local head = lane and redis.call('ZPOPMIN', global('ready:' .. lane))
+  if head and head[1] then return split(head[1]) end
+  if lane then emptied[lane] = true end
   if not pick then return nil end
-  table.remove(fresh, pick_at)
-  return pick.run, pick.step
+  local taken = table.remove(fresh, pick)
+  return taken.run, taken.step
 end
 
 -- Values of referred steps travel with the claim while they are few and small; the worker reads the rest.
@@ -49,17 +63,16 @@ local function claim(worker, lanes, lease)
   for _ = 1, HEADS do
     local run, step = pop(lanes)
     if not run then return {} end
-    local st = read_state(run, step)
+    fetch(run, {step, ':status', ':context'})
+    local st = read_step(run, step)
     if st and st.word == 'ready' and takes_steps(run) then
-      local spec = read_spec(run, step)
-      local header = read_header(spec)
-      claimed_own, claimed_lease = header.own, lease
+      claimed_own, claimed_lease = tonumber(st.own), lease
       st.attempts = st.attempts + 1
       local fence = epoch .. '.' .. st.attempts
-      write_state(run, step, st, 'leased', fence .. ' ' .. worker .. ' ' .. (now + header.timeout) .. ' ' .. header.lane)
-      redis.call('ZADD', global('leases:' .. header.lane), now + lease, member(run, step))
+      write_step(run, step, st, 'leased', fence .. ' ' .. worker .. ' ' .. string.format('%.0f', now + st.timeout))
+      redis.call('ZADD', global('leases:' .. st.lane), now + lease, member(run, step))
       event(run, 'step.started', step, '{"worker":"' .. worker .. '","attempt":' .. st.attempts .. '}')
-      return {run, step, fence, st.attempts, st.losses, st.retries, about(run).context, spec, referred(run, header.refs)}
+      return {run, step, fence, st.attempts, st.losses, st.retries, get(run, ':context'), st.spec, referred(run, st.refs)}
     end
   end
   return {}

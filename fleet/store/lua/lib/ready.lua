@@ -1,32 +1,49 @@
 -- The ready sets, one a lane, in the order of claims; and which of them to tell Celery of.
 -- needs: base
 
--- A step becomes ready: it is written by flush, unless this call claims it at once.
+-- A step becomes ready: it enters its ready set at the end of the call, unless this call claims it before.
 -- Lower comes first: priority, then the submission time less the remaining critical path.
 local function make_ready(run, step, st)
-  local header = read_header(read_spec(run, step))
-  st.word, st.more = 'ready', ''
-  fresh[#fresh + 1] = {run = run, step = step, st = st, lane = header.lane, score = about(run).order - header.path}
-  touch(header.lane)
+  write_step(run, step, st, 'ready')
+  fresh[#fresh + 1] = {run = run, step = step, lane = st.lane, score = get(run, ':order') - st.path}
+  touch(st.lane)
 end
 
--- Write the steps that became ready and were not claimed, one command a run and one a lane.
+-- A command takes so many arguments at most.
+local MOST = 1000
+local function all_of(command, key, list)
+  if #list <= MOST then
+    if list[1] then redis.call(command, key, unpack(list)) end
+    return
+  end
+  for i = 1, #list, MOST do redis.call(command, key, unpack(list, i, math.min(i + MOST - 1, #list))) end
+end
+
+-- Write what this call has changed, one command a run and one a lane.
 local function flush()
-  if #fresh == 0 then return end
-  local fields, scores = {}, {}
+  for run, seen in pairs(views) do
+    local fields = {}
+    for field, value in pairs(seen.changed) do
+      fields[#fields + 1] = field
+      fields[#fields + 1] = value
+    end
+    for step, st in pairs(seen.dirty) do
+      fields[#fields + 1] = step
+      fields[#fields + 1] = record_text(st)
+    end
+    seen.changed, seen.dirty = {}, {}
+    all_of('HSET', seen.key, fields)
+  end
+  local scores = {}
   for _, f in ipairs(fresh) do
-    local state, score = fields[f.run] or {}, scores[f.lane] or {}
-    fields[f.run], scores[f.lane] = state, score
-    state[#state + 1] = f.step
-    state[#state + 1] = state_text(f.st)
+    local score = scores[f.lane] or {}
+    scores[f.lane] = score
     score[#score + 1] = f.score
     score[#score + 1] = member(f.run, f.step)
   end
-  for run, state in pairs(fields) do
-    for i = 1, #state, 1000 do redis.call('HSET', of(run, 'state'), unpack(state, i, math.min(i + 999, #state))) end
-  end
   for lane, score in pairs(scores) do
-    for i = 1, #score, 1000 do redis.call('ZADD', global('ready:' .. lane), unpack(score, i, math.min(i + 999, #score))) end
+    all_of('ZADD', global('ready:' .. lane), score)
+    emptied[lane] = nil
   end
   fresh = {}
 end
@@ -39,24 +56,30 @@ local LAPSE = 2000
 -- work that would keep them, and those that are at it or on their way, busy for WORTH milliseconds each: it will be back
 -- soon, and look again.
 local WORTH, RECENT = 10, 20
-local function worth(lane, ready, pending)
+local function worth(ready)
   if not claimed_own or claimed_own >= WORTH * 1000 then return ready end
-  local active = redis.call('ZCOUNT', global('leases:' .. lane), now + claimed_lease - RECENT, '+inf')
-  return math.floor(ready * claimed_own / (WORTH * 1000)) - active - pending
+  return math.floor(ready * claimed_own / (WORTH * 1000))
+end
+local function at_it(lane)
+  if not claimed_own or claimed_own >= WORTH * 1000 then return 0 end
+  return redis.call('ZCOUNT', global('leases:' .. lane), now + claimed_lease - RECENT, '+inf')
 end
 
 local function wakes_of(lane, most)
   local found = {}
+  if emptied[lane] then return found end
   local ready = redis.call('ZCARD', global('ready:' .. lane))
-  if ready == 0 then return found end
+  local want = worth(ready)
+  if want == 0 then return found end
   local told = global('told:' .. lane)
   local pending = 0
   if redis.call('EXISTS', told) == 1 then
-    redis.call('ZREMRANGEBYSCORE', told, '-inf', now)
+    redis.call('ZREMRANGEBYSCORE', told, '-inf', now_text)
     pending = redis.call('ZCARD', told)
   end
+  if want < ready then want = want - at_it(lane) - pending end
   local free = tonumber(redis.call('GET', global('slots:' .. lane)) or '0') - redis.call('ZCARD', global('leases:' .. lane))
-  local want = math.min(free - pending, most, worth(lane, ready, pending))
+  want = math.min(free - pending, most, want)
   if want <= 0 then return found end
   for _, m in ipairs(redis.call('ZRANGE', global('ready:' .. lane), 0, math.min(pending + want, 64) - 1)) do
     if #found >= want then break end
@@ -68,7 +91,7 @@ local function wakes_of(lane, most)
   return found
 end
 
--- The last thing a call does: write what is ready, and say whom to wake. lanes: further ones to look at, or ''.
+-- The last thing a call does: write what it has changed, and say whom to wake. lanes: further ones to look at, or ''.
 local function wakes(lanes, most)
   flush()
   for lane in string.gmatch(lanes, '[^,]+') do touch(lane) end
