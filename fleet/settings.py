@@ -159,6 +159,13 @@ def mask(text: str) -> str:
     return _QUERY_SECRET.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1:{MASK}@", text))
 
 
+def summary(settings: Settings) -> str:
+    """Where a process works, for its first line: the host of Redis and the record, without passwords."""
+    url = settings.redis_url.get_secret_value() if settings.redis_url else ""
+    host = url.partition("://")[2].rpartition("@")[2]
+    return f"Redis {mask(host)}, record {mask(settings.record_url)}"
+
+
 def _given(flags: Mapping[str, object]) -> dict[str, object]:
     given = {name: value for name, value in flags.items() if value is not None}
     _refuse_unknown({name: f"--{name.replace('_', '-')}" for name in given}, "--{}", "")

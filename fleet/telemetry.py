@@ -5,6 +5,7 @@ Span and attribute names follow the GenAI semantic conventions v0.1.0 (status: D
 
 import json
 import logging
+import re
 import secrets
 import sys
 import time
@@ -23,6 +24,7 @@ from fleet import __version__
 from fleet.errors import BadSetting
 
 GENAI_CONVENTIONS = "0.1.0"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class _ChosenIds(RandomIdGenerator):
@@ -153,7 +155,15 @@ def _one_line(span: Any) -> str:
     return str(span.to_json(indent=None)) + "\n"
 
 
+TOLD = ("goal", "run", "step", "worker")
+"""What a record may say of itself beside its message."""
+LIBRARIES = ("celery", "kombu", "httpx", "httpcore", "openai", "anthropic", "alembic", "asyncio")
+"""They tell of each message and each request at INFO, and of headers at DEBUG."""
+
+
 class _JsonLines(logging.Formatter):
+    """For programs: one JSON object a line."""
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
@@ -161,16 +171,35 @@ class _JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {key: getattr(record, key) for key in ("goal", "run", "step", "worker") if hasattr(record, key)}
+        line |= {key: getattr(record, key) for key in TOLD if hasattr(record, key)}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
 
 
+class _PlainLines(logging.Formatter):
+    """For people: time of day, what happened, and of what. A line starts at the left even where ^C was echoed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        told = "".join(f" {key}={getattr(record, key)}" for key in TOLD if hasattr(record, key))
+        text = f"{clock} {level}{_CONTROL.sub('', record.getMessage())}{told}"
+        return "\r" + (f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text)
+
+
 def log_to_stderr(level: str) -> None:
-    """Structured logs, one JSON object a line, with goal, run and step where they are known."""
+    """Logs on stderr, with goal, run and step where they are known: lines for people on a terminal, else JSON.
+
+    level: the least that is told of the fleet and of tools; libraries are told of from the next level up. Warnings of
+    Python become records.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines())
+    handler.setFormatter(_PlainLines() if sys.stderr.isatty() else _JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    quieter = {"DEBUG": "INFO", "INFO": "WARNING"}.get(level, level)
+    for name in LIBRARIES:
+        logging.getLogger(name).setLevel(quieter)
+    logging.captureWarnings(True)

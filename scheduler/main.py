@@ -14,7 +14,7 @@ from fleet.engine.deps import Deps, open_deps
 from fleet.engine.lanes import LaneWatch
 from fleet.engine.sweep import sweep
 from fleet.errors import StoreUnreachable
-from fleet.settings import Settings
+from fleet.settings import Settings, summary
 from fleet.telemetry import log_to_stderr
 
 log = logging.getLogger("fleet.scheduler")
@@ -36,10 +36,12 @@ def main(settings: Settings) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    log.info("scheduler is up: %s", summary(settings))
     try:
         Scheduler(deps).run(stop)
     finally:
         deps.close()
+    log.info("scheduler has stopped")
     return 0
 
 

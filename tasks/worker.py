@@ -2,13 +2,14 @@
 
 import logging
 import os
-import signal
 import socket
 import threading
+import warnings
 from contextlib import suppress
 from typing import Any
 
 from celery import Celery, signals
+from celery.platforms import SecurityWarning
 
 from fleet import names
 from fleet.app import make_app, send
@@ -18,7 +19,7 @@ from fleet.engine.deps import Deps, open_deps
 from fleet.engine.holding import Holding
 from fleet.engine.slot import Slot
 from fleet.errors import StoreUnreachable
-from fleet.settings import Settings
+from fleet.settings import Settings, summary
 from fleet.store.shapes import Wake
 from fleet.store.steps import Place
 from fleet.telemetry import log_to_stderr
@@ -26,6 +27,7 @@ from fleet.telemetry import log_to_stderr
 from .flower import StepEvents
 from .heartbeat import Heartbeat
 from .nudge import Nudge, nudge
+from .program import on_signals, program, take_no_more
 from .steps import register
 
 log = logging.getLogger("fleet.worker")
@@ -36,6 +38,7 @@ PART = 0.8
 def main(settings: Settings, name: str) -> int:
     """Run until a signal: SIGTERM finishes what runs and takes no more. Gives the exit code."""
     log_to_stderr(settings.log_level)
+    warnings.filterwarnings("ignore", category=SecurityWarning)  # of root who unpickles, which nobody does here
     if settings.redis_url is None:
         raise StoreUnreachable("no Redis is named: start a fleet with `fleet up`, or set FLEET_REDIS_URL")
     app = make_app(settings.redis_url.get_secret_value(), settings.namespace, settings.lanes.split(","))
@@ -53,20 +56,21 @@ class WorkerProcess:
         self._deps = deps
         self._node = names.node_name(name, socket.gethostname())
         self._holding = Holding()
+        self._asked = 0
         self._events = StepEvents()
         self._place = Place(WorkerId(f"{self._node}.{os.getpid()}"), settings.lanes, settings.lease)
         self._slot = Slot(deps, self._holding, self._place, self._events)
-        self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots, _ask_to_stop)
+        self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots, self._begin_to_stop)
         app.steps["worker"].add(Nudge)
         register(app, self._carry)
 
     def run(self) -> int:
         settings = self._deps.settings
-        worker = self._app.Worker(
+        worker = program(
+            self._app,
             hostname=self._node,
             pool="threads",
             concurrency=settings.slots,
-            loglevel=settings.log_level,
             queues=[queue.name for queue in self._app.conf.task_queues],
             without_gossip=True,
             without_mingle=True,
@@ -74,7 +78,7 @@ class WorkerProcess:
             optimization="fair",
         )
         signals.worker_ready.connect(self._on_ready, weak=False)
-        signals.worker_shutting_down.connect(self._on_stopping, weak=False)
+        on_signals(self._on_signal)
         try:
             worker.start()
         finally:
@@ -82,6 +86,7 @@ class WorkerProcess:
             self._heartbeat.stop()
             self._events.stop()
             self._deps.close()
+        log.info("worker %s has stopped", self._node)
         return int(worker.exitcode or 0)
 
     def _carry(self, wake: Wake) -> int:
@@ -91,13 +96,27 @@ class WorkerProcess:
             nudge()
 
     def _on_ready(self, sender: Any = None, **_: Any) -> None:
+        settings = self._deps.settings
+        about = (self._node, settings.slots, settings.lanes, summary(settings))
+        log.info("worker %s is up: %d slots, lanes %s, %s", *about)
         self._events.start(sender)
         self._heartbeat.start()
 
-    def _on_stopping(self, **_: Any) -> None:
+    def _on_signal(self, _number: int) -> None:
+        """The first lets steps end, the second hands them back, the third leaves. A handler must not log itself."""
+        self._asked += 1
+        acts = {1: self._begin_to_stop, 2: self._holding.hand_back}
+        threading.Thread(target=acts.get(self._asked, self._leave), daemon=True).start()
+
+    def _begin_to_stop(self) -> None:
         """What runs has most of the grace to end, and is handed back then. What does not stop is left behind."""
+        if self._holding.stopping.is_set():
+            return
         self._holding.stopping.set()
-        grace = self._deps.settings.grace
+        take_no_more()
+        nudge()
+        grace, held = self._deps.settings.grace, len(self._holding.held())
+        log.info("worker %s stops" + (f", {held} running: {grace:g} s to end" if held else ""), self._node)
         for seconds, act in ((grace * PART, self._holding.hand_back), (grace, self._leave)):
             timer = threading.Timer(seconds, act)
             timer.daemon = True
@@ -109,7 +128,3 @@ class WorkerProcess:
         with suppress(StoreUnreachable):
             self._deps.record.close()
         os._exit(1)
-
-
-def _ask_to_stop() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)

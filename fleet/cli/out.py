@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -12,6 +13,17 @@ def talk(sentence: str) -> None:
     """A line for people, on stderr."""
     sys.stderr.write(printable(sentence) + "\n")
     sys.stderr.flush()
+
+
+def over_echo() -> None:
+    """What is said next goes over the ^C that a terminal has echoed."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r")
+
+
+def short(path: Path) -> Path:
+    """The path as it is seen from here, where that is shorter."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def data(text: str) -> None:

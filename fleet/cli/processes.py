@@ -98,6 +98,7 @@ def interrupts(hurry: Callable[[], None]) -> None:
         if len(heard) > 1:
             hurry()
             return
+        out.over_echo()
         out.talk("stopping: steps that run may end; once more stops at once")
         raise KeyboardInterrupt
 
@@ -122,11 +123,12 @@ def _tell_up(fleet: "EmbeddedFleet", *, json: bool) -> None:
         return
     number = fleet.settings.workers
     workers = "1 worker" if number == 1 else f"{number} workers"
-    out.talk(f"the fleet is up: {workers} with {fleet.settings.slots} slots each, data in {folder}")
-    for name, address in fleet.addresses().items():
-        out.talk(f"  {name:<8} {address}")
+    out.talk(f"the fleet is up: {workers} with {fleet.settings.slots} slots each")
+    parts = {"data": out.short(folder), **fleet.addresses()}
     if fleet.flower is not None:
-        out.talk(f"  Flower's user is fleet, its password is in {folder / 'flower' / 'flower.password'}")
+        parts["login"] = f"fleet, password in {out.short(folder / 'flower' / 'flower.password')}"
+    for name, part in parts.items():
+        out.talk(f"  {name:<8} {part}")
     option = "" if folder == Path(".fleet").absolute() else f" --data {folder}"
     out.talk(f'try: fleet submit{option} "your goal"')
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (("step", 6), ("call", 8), ("needs", 5), ("worker", 6), ("state", 9), ("time", 6), ("note", 8))
 """Title and least width of each column."""
+SPARED = ("needs", "note")
+"""Columns that are left out where they would be empty."""
 NOTE_WIDTH = 16
 """Characters of the longest note that takes no room from the calls."""
 STYLES = {
@@ -166,24 +168,30 @@ def line_of(event: "Event") -> str:
     return " ".join(part for part in (clock, event.type.value, event.step, words) if part)
 
 
-def table_of(view: RunView, now: float, rows: int = 30) -> "Table":
-    """The run as a table; of more than `rows` steps, those that move come first. now: seconds since 1970."""
+def table_of(view: RunView, now: float, most: int = 30) -> "Table":
+    """The run as a table; of more than `most` steps, those that move come first. now: seconds since 1970."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_edge=False, expand=True, caption=summary(view), caption_justify="left")
-    shown = _worth_showing(view, rows)
+    shown = _worth_showing(view, most)
     wide = {"call": 3}
     if max((len(view.remark(name)) for name, _ in shown), default=0) > NOTE_WIDTH:
         wide["note"] = 2
-    for title, width in COLUMNS:
+    rows = [_row(view, name, step, now) for name, step in shown]
+    used = [at for at, (title, _) in enumerate(COLUMNS) if title not in SPARED or any(row[at] for row in rows)]
+    for title, width in (COLUMNS[at] for at in used):
         table.add_column(title, overflow="ellipsis", no_wrap=True, min_width=width, ratio=wide.get(title))
-    for name, step in shown:
-        state = Text(step.state, style=STYLES.get(step.state, ""))
-        call = view.who(name) if view.is_of_engine(name) else step.call or step.tool
-        plain = (name, call, " ".join(step.needs), step.worker), (step.elapsed(now), view.remark(name))
-        table.add_row(*map(Text, plain[0]), state, *map(Text, plain[1]))
+    for row in rows:
+        styles = ("", "", "", "", STYLES.get(row[4], ""), "", "")
+        table.add_row(*(Text(row[at], style=styles[at]) for at in used))
     return table
+
+
+def _row(view: RunView, name: str, step: StepView, now: float) -> tuple[str, ...]:
+    """One text a column."""
+    call = view.who(name) if view.is_of_engine(name) else step.call or step.tool
+    return name, call, " ".join(step.needs), step.worker, step.state, step.elapsed(now), view.remark(name)
 
 
 def summary(view: RunView) -> str:
