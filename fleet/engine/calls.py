@@ -9,7 +9,8 @@ import hashlib
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
 
 from fleet.core.attempt import Attempt
 from fleet.core.breaker import BreakerPolicy, BreakerState, counts
@@ -23,8 +24,13 @@ from fleet.store.sql.ledger import CallKey, CallRow
 from fleet.telemetry import failed as span_failed
 from fleet.telemetry import note
 
+T = TypeVar("T")
 log = logging.getLogger("fleet.calls")
 MODEL_BREAKER = BreakerPolicy()
+BROKEN_OFF = Failure(
+    cls=FailureClass.IN_DOUBT, type="broken_off", message="broken off before its reply was whole: it may be billed"
+)
+NOT_MADE = Failure(type="not_made", message="the attempt was told to stop before the call was made")
 
 
 class LedgeredModel:
@@ -41,41 +47,60 @@ class LedgeredModel:
     async def complete(self, request: ModelRequest) -> Reply:
         """The reply, from the ledger if it was paid for before. Raises ModelFailed."""
         key = self._key()
-        row = await asyncio.to_thread(self._open, key, request)
+        row = await self._opened(key, request)
         if row.state == "done":
             return Reply.model_validate(row.response)
         self._deps.crash.reached(self._attempt.step.kind, "before_effect")
-        try:
+        async with self._closing(key):
             with self._chat() as told:
                 reply = await self._model.complete(self._keyed(request, row))
                 told(reply)
-        except ModelFailed as failed:
-            await asyncio.to_thread(self._failed, key, failed)
-            raise
         self._deps.crash.reached(self._attempt.step.kind, "after_effect")
-        await asyncio.to_thread(self._done, key, reply)
+        await _surely(lambda: self._done(key, reply))
         return reply
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
         """Text as it comes and the reply at last; a paid one comes from the ledger at once. Raises ModelFailed."""
         key = self._key()
-        row = await asyncio.to_thread(self._open, key, request)
+        row = await self._opened(key, request)
         if row.state == "done":
             reply = Reply.model_validate(row.response)
             yield reply.text
             yield reply
             return
         self._deps.crash.reached(self._attempt.step.kind, "before_effect")
-        try:
+        async with self._closing(key):
             with self._chat() as told:
                 async for item in self._model.stream(self._keyed(request, row)):
                     if isinstance(item, Reply):
                         told(item)
                         self._deps.crash.reached(self._attempt.step.kind, "after_effect")
-                        await asyncio.to_thread(self._done, key, item)
+                        await _surely(lambda reply=item: self._done(key, reply))  # type: ignore[misc]
                     yield item
+
+    async def _opened(self, key: CallKey, request: ModelRequest) -> CallRow:
+        """The row, written ahead. Who is told to stop meanwhile has not made the call, and leaves that on record."""
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open, key, request))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            with suppress(ModelFailed, StoreUnreachable):
+                if (await opening).state == "open":
+                    await _surely(lambda: self._deps.record.ledger.failed(key, NOT_MADE, Usage()))
+            raise
+
+    @asynccontextmanager
+    async def _closing(self, key: CallKey) -> AsyncIterator[None]:
+        """Closes the row of a call that came to nothing, or was broken off. One that is done stays done."""
+        try:
+            yield
         except ModelFailed as failed:
-            await asyncio.to_thread(self._failed, key, failed)
+            error = failed
+            await _surely(lambda: self._failed(key, error))
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            used = Usage(calls=1)
+            await _surely(lambda: self._deps.record.ledger.failed(key, BROKEN_OFF, used))
             raise
 
     @contextmanager
@@ -105,6 +130,9 @@ class LedgeredModel:
         except ModelFailed as wrong:
             span_failed(span, wrong.failure.type)
             raise
+        except (asyncio.CancelledError, GeneratorExit):
+            span_failed(span, BROKEN_OFF.type)
+            raise
         finally:
             if span is not None:
                 span.end()
@@ -117,7 +145,7 @@ class LedgeredModel:
         return request.model_copy(update={"key": row.idempotency_key})
 
     def _open(self, key: CallKey, request: ModelRequest) -> CallRow:
-        """Written ahead. An open row that stands from an attempt that died is issued again, and counted as such."""
+        """Written ahead. A call that was made and whose end is unknown is issued again, and counted as such."""
         ledger = self._deps.record.ledger
         asked = hashlib.sha256(request.model_dump_json(exclude={"key"}).encode()).hexdigest()
         reservation = Usage(calls=1, output_tokens=request.max_tokens)
@@ -133,7 +161,10 @@ class LedgeredModel:
             raise
         if row.fresh:
             return row
-        if row.state == "open":
+        in_doubt = row.failure is not None and row.failure.type == BROKEN_OFF.type
+        if in_doubt:
+            ledger.reopen(key)
+        if in_doubt or row.state == "open":
             ledger.reissue(key)
         return ledger.reopen(key)  # as it stands by now: the attempt that was given up may have closed it after all
 
@@ -161,6 +192,16 @@ class LedgeredModel:
         self._deps.record.ledger.failed(key, failed.failure, failed.usage.model_copy(update={"calls": 1}))
         if counts(failed.failure):
             tallied(f"model:{self.name}", MODEL_BREAKER, self._deps, good=False)
+
+
+async def _surely(work: Callable[[], T]) -> T:
+    """In a thread, and to its end, even if the task that waits for it is cancelled meanwhile."""
+    going = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(going)
+    except asyncio.CancelledError:
+        await asyncio.wait({going})
+        raise
 
 
 def tallied(name: str, policy: BreakerPolicy, deps: Deps, *, good: bool) -> None:

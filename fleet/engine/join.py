@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 
 from fleet.core.goal import Goal
 from fleet.core.ids import JOIN, RunId, StepId, join_step, plan_step, version_of
@@ -10,13 +11,13 @@ from fleet.core.plan import Plan, Problem, Step
 from fleet.core.run import End, EndReason, RunStatus
 from fleet.core.value import Json
 from fleet.core.verdict import Ask, Finish, Replan, Verdict
-from fleet.engine import answers, collect, failing
+from fleet.engine import answers, collect, failing, stopping
 from fleet.engine.calls import LedgeredModel, usage_of
 from fleet.engine.deps import Deps
 from fleet.engine.history import rounds_of
 from fleet.engine.holding import Hold
 from fleet.engine.moves import Result, Settle
-from fleet.llm.port import ModelFailed, ModelRequest
+from fleet.llm.port import Model, ModelFailed, ModelRequest
 from fleet.planning.prompts import joiner_messages, repair_messages
 from fleet.planning.verdicts import parse_verdict
 from fleet.store.runs import RunClosed
@@ -46,6 +47,9 @@ def run(hold: Hold, deps: Deps) -> Result:
     except ModelFailed as failed:
         result = failing.decide(attempt, failed.failure, failing.MODEL_RETRIES, deps)
         return _given_up(hold, plans, result, deps) if isinstance(result, Settle) else result
+    except RunClosed:
+        used = usage_of(attempt, deps)
+        return Settle(outcome=Outcome(status=Status.CANCELLED, usage=used, attempts=attempt.number))
     return _heed(hold, verdict, goal, plans, deps)
 
 
@@ -65,7 +69,7 @@ def _planless(hold: Hold, plans: Mapping[int, Plan], deps: Deps) -> Result:
 
 
 def _asked(hold: Hold, goal: Goal, version: int, deps: Deps) -> Verdict:
-    """The joiner's verdict; asked to say it again once when it can't be read. Raises ModelFailed."""
+    """The joiner's verdict; asked to say it again once when it can't be read. Raises ModelFailed, RunClosed."""
     if deps.models.planner is None:
         raise ModelFailed(Failure(type="no_joiner", message="no joiner is configured: set FLEET_PLANNER_MODEL"))
     model = LedgeredModel(deps.models.planner, hold.attempt, deps)
@@ -75,7 +79,7 @@ def _asked(hold: Hold, goal: Goal, version: int, deps: Deps) -> Verdict:
         request = ModelRequest(
             purpose="joiner", messages=messages, max_tokens=settings.model_max_tokens, timeout=settings.model_timeout
         )
-        text = deps.portal.run(model.complete(request)).text
+        text = _told(hold, model, request, deps)
         found = parse_verdict(text)
         if not isinstance(found, Problem):
             return found
@@ -85,6 +89,13 @@ def _asked(hold: Hold, goal: Goal, version: int, deps: Deps) -> Verdict:
         cls=FailureClass.PERMANENT, type="verdict_unreadable", message=f"{found}. It wrote: {text[:2000]}"
     )
     raise ModelFailed(failure)
+
+
+def _told(hold: Hold, model: Model, request: ModelRequest, deps: Deps) -> str:
+    try:
+        return deps.portal.run(model.complete(request), stopping.ends_with(hold)).text
+    except CancelledError:
+        raise stopping.reason(hold, deps) from None
 
 
 def _given_up(hold: Hold, plans: Mapping[int, Plan], result: Settle, deps: Deps) -> Result:

@@ -6,6 +6,7 @@ not enough) is merged with what is there, by equality and not by number.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 
 from fleet.core.attempt import Attempt
@@ -15,12 +16,12 @@ from fleet.core.ids import StepId, version_of
 from fleet.core.outcome import Failure, FailureClass, Outcome, Status
 from fleet.core.plan import Effect, Plan, Problem, Step
 from fleet.core.tool import ToolSpec
-from fleet.engine import failing
+from fleet.engine import failing, stopping
 from fleet.engine.calls import LedgeredModel, usage_of
 from fleet.engine.deps import Deps
 from fleet.engine.history import rounds_of
 from fleet.engine.holding import Hold
-from fleet.engine.moves import Result, Settle, Unwanted
+from fleet.engine.moves import Result, Settle
 from fleet.llm.port import Message, ModelFailed, ModelRequest, Reply
 from fleet.planning.compile import LineCompiler
 from fleet.planning.grammar import PlanParser
@@ -72,12 +73,13 @@ def run(hold: Hold, deps: Deps) -> Result:
         found = _recorded(attempt, deps) or _written(hold, deps)
         if isinstance(found, Failure):
             return failing.decide(attempt, found, failing.MODEL_RETRIES, deps)
-        _wanted(hold)
+        _wanted(hold, deps)
         plan = _accept(attempt, found, deps)
     except ModelFailed as failed:
         return failing.decide(attempt, failed.failure, failing.MODEL_RETRIES, deps)
     except RunClosed:
-        return Settle(outcome=Outcome(status=Status.CANCELLED, attempts=attempt.number))
+        used = usage_of(attempt, deps)
+        return Settle(outcome=Outcome(status=Status.CANCELLED, usage=used, attempts=attempt.number))
     value = {"version": plan.version, "steps": len(plan.steps)}
     outcome = Outcome(
         status=Status.SUCCEEDED, value=value, usage=usage_of(attempt, deps), attempts=attempt.number
@@ -96,12 +98,10 @@ def _written(hold: Hold, deps: Deps) -> Plan | Failure:
     return _drafted(writing, _first_messages(writing))
 
 
-def _wanted(hold: Hold) -> None:
+def _wanted(hold: Hold, deps: Deps) -> None:
     """Fences the planner: one that lost its lease, or whose run is cancelled, changes the run no more."""
-    if hold.cancelled:
-        raise RunClosed(f"run {hold.attempt.context.run} is being cancelled")
     if hold.stopped and hold.why != "DEADLINE":
-        raise Unwanted(hold.why)
+        raise stopping.reason(hold, deps)
 
 
 def _begin(hold: Hold, deps: Deps) -> Writing:
@@ -193,11 +193,14 @@ def _chunks(writing: Writing, messages: tuple[Message, ...], draft: Draft) -> It
         max_tokens=settings.model_max_tokens,
         timeout=settings.model_timeout,
     )
-    for item in writing.deps.portal.iterate(writing.model.stream(request)):
-        if isinstance(item, Reply):
-            draft.text = item.text
-        else:
-            yield item
+    try:
+        for item in writing.deps.portal.iterate(writing.model.stream(request), stopping.ends_with(writing.hold)):
+            if isinstance(item, Reply):
+                draft.text = item.text
+            else:
+                yield item
+    except CancelledError:
+        raise stopping.reason(writing.hold, writing.deps) from None
 
 
 def _take(writing: Writing, draft: Draft, line: Step | tuple[Problem, ...]) -> None:
@@ -210,7 +213,7 @@ def _take(writing: Writing, draft: Draft, line: Step | tuple[Problem, ...]) -> N
     if kept.effect is Effect.WRITES or draft.held.intersection(kept.needs) or draft.compiler.problems:
         draft.held.add(kept.id)
         return
-    _wanted(writing.hold)
+    _wanted(writing.hold, writing.deps)
     run_id = writing.hold.attempt.context.run
     writing.deps.record.plans.note_steps(run_id, writing.version, [kept])
     writing.deps.send(writing.deps.live.runs.add(run_id, [kept]))

@@ -4,14 +4,55 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
 log = logging.getLogger("fleet.portal")
 PATIENCE = 5.0
 """Seconds that closing waits for what runs on the loop."""
+HEED = 0.5
+"""Seconds that work which is told to stop has to end by itself; after them nobody waits for it."""
+
+
+class Stop:
+    """Ends work on the loop, from any thread: who waits for it goes on when it has ended, or after HEED seconds.
+
+    Safe before the work has begun and after it has ended, and to be called twice.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._task: asyncio.Task[object] | None = None
+        self._asked = False
+        self.work: Future[object] | None = None
+
+    def __call__(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and all that ran on it has ended
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    async def guard(self, work: Coroutine[object, object, T]) -> T:
+        self._task = asyncio.current_task()
+        if self._asked:
+            work.close()
+            raise asyncio.CancelledError
+        return await work
+
+    def _cancel(self) -> None:
+        self._asked = True
+        if self._task is not None:
+            self._task.cancel()
+        if self.work is not None and not self.work.done():
+            self._loop.call_later(HEED, self.work.cancel)
+
+
+Begun = Callable[[Stop], None]
+
+
+def _alone(stop: Stop) -> None:
+    """Nobody stops it."""
 
 
 class Portal:
@@ -39,34 +80,40 @@ class Portal:
         """Run on the loop; cancelling the future cancels the work."""
         return asyncio.run_coroutine_threadsafe(work, self.loop())
 
-    def run(self, work: Coroutine[object, object, T]) -> T:
-        """Run on the loop, and wait for the result."""
-        return self.start(work).result()
+    def run(self, work: Coroutine[object, object, T], begun: Begun = _alone, timeout: float | None = None) -> T:
+        """Run on the loop, and wait for the result. begun: is given what ends it before its time.
 
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items, one by one as they come, in the calling thread. Closing the iterator cancels the source."""
-        found: queue.SimpleQueue[tuple[bool, T | BaseException | None]] = queue.SimpleQueue()
+        Raises CancelledError (of concurrent.futures) where it was ended, TimeoutError after `timeout` seconds.
+        """
+        future, stop = self._begin(work)
+        begun(stop)
+        return future.result(timeout)
+
+    def iterate(self, items: AsyncIterator[T], begun: Begun = _alone) -> Iterator[T]:
+        """The items, one by one as they come, in the calling thread; as `run`. Closing the iterator ends the source."""
+        found: queue.SimpleQueue[T | Future[None]] = queue.SimpleQueue()
 
         async def pump() -> None:
-            try:
-                async for item in items:
-                    found.put((True, item))
-                found.put((False, None))
-            except BaseException as broken:
-                found.put((False, broken))
-                raise
+            async for item in items:
+                found.put(item)
 
-        work = self.start(pump())
+        future, stop = self._begin(pump())
+        future.add_done_callback(found.put)
+        begun(stop)
         try:
-            while True:
-                more, item = found.get()
-                if not more:
-                    if isinstance(item, BaseException):
-                        raise item
-                    return
+            while (item := found.get()) is not future:
                 yield item  # type: ignore[misc]
+            future.result()
         finally:
-            work.cancel()
+            if not future.done():
+                stop()
+                wait([future], 2 * HEED)
+
+    def _begin(self, work: Coroutine[object, object, T]) -> tuple["Future[T]", Stop]:
+        stop = Stop(self.loop())
+        future = self.start(stop.guard(work))
+        stop.work = future  # type: ignore[assignment]
+        return future, stop
 
     def close(self) -> None:
         with self._lock:

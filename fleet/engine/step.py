@@ -16,7 +16,7 @@ from fleet.core.budget import Usage
 from fleet.core.outcome import Failure, FailureClass, Outcome, Status
 from fleet.core.plan import Effect
 from fleet.core.retry import RetryPolicy
-from fleet.engine import failing, values
+from fleet.engine import failing, stopping, values
 from fleet.engine.calls import LedgeredModel, breaker_open, tallied, usage_of
 from fleet.engine.deps import Deps
 from fleet.engine.holding import Hold
@@ -194,11 +194,12 @@ def _awaited(tool: Tool, args: dict[str, Any], context: ToolContext, hold: Hold,
     async def within() -> Any:
         return await asyncio.wait_for(tool.call(args, context), timeout)
 
-    work = deps.portal.start(within())
-    hold.on_stop = work.cancel
-    if hold.stopped:
-        work.cancel()
-    return work.result(timeout + STUBBORN)
+    try:
+        return deps.portal.run(within(), stopping.ends_with(hold), timeout + STUBBORN)
+    except Exception:
+        if hold.stopped:  # how it takes that is no failure of the tool
+            raise CancelledError from None
+        raise
 
 
 def _context(tool: Tool, hold: Hold, secrets: Secrets, deps: Deps) -> ToolContext:

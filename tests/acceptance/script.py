@@ -13,6 +13,8 @@ AGAIN = "Plan the same again"
 ENDLESS = "Never be content"
 MANY = "Do eight hundred things"
 MIDSTREAM = "Die while planning"
+PONDER = "Think long about the plan"
+JUDGE = "Think long about the verdict"
 
 TURNS = (
     Turn(purpose="planner", goal=COMPARE, text='1. calc("3 * 2")\n2. calc("4 * 2")\n3. calc("max($1, $2)")\n4. join()'),
@@ -89,4 +91,7 @@ TURNS = (
         text='1. noop("first")\n2. noop("second")\n3. join()',
         fail=Fail(type="disconnected", message="the stream broke", after_chunks=2),
     ),
+    Turn(purpose="planner", goal=PONDER, text='1. noop("x")\n2. join()', delay_s=90.0),
+    Turn(purpose="planner", goal=JUDGE, text='1. noop("x")\n2. join()'),
+    Turn(purpose="joiner", goal=JUDGE, text="Action: Finish(x)", delay_s=90.0),
 )
