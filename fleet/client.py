@@ -18,6 +18,7 @@ from fleet.core.value import Json, Value
 from fleet.embedded.attach import reachable
 from fleet.engine import answers, cancel, recover, submit
 from fleet.engine.deps import Deps, open_deps
+from fleet.engine.paging import outcomes_of
 from fleet.engine.submit import Handle
 from fleet.errors import FleetFault, TimedOut
 from fleet.settings import Settings, load_settings
@@ -189,10 +190,12 @@ class Fleet:
         steps, states = self._deps.live.runs.steps(run), self._deps.live.runs.states(run)
         if not steps:
             return self._filed_steps(run)
-        outcomes = self._deps.live.runs.outcomes(run, list(steps))
+        ended = {
+            step: (outcome.seconds, outcome.failure) for step, outcome in outcomes_of(run, list(steps), self._deps)
+        }
         found = []
         for step_id, step in steps.items():
-            outcome = outcomes.get(step_id)
+            seconds, failure = ended.get(step_id, (0.0, None))
             found.append(
                 StepStatus(
                     id=step_id,
@@ -200,8 +203,8 @@ class Fleet:
                     tool=step.tool,
                     lane=step.lane,
                     state=states[step_id].state if step_id in states else "dropped",
-                    seconds=outcome.seconds if outcome else 0.0,
-                    failure=outcome.failure if outcome else None,
+                    seconds=seconds,
+                    failure=failure,
                 )
             )
         return tuple(found)

@@ -1,6 +1,6 @@
 """What a run has come to so far, plan by plan: read for the prompts of planner and joiner."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence, Set
 
 from fleet.core.ids import RunId, StepId, join_step
 from fleet.core.outcome import Outcome, Status
@@ -8,7 +8,11 @@ from fleet.core.plan import Plan, Step
 from fleet.core.value import Json
 from fleet.engine import values
 from fleet.engine.deps import Deps
-from fleet.planning.prompts import Round
+from fleet.engine.paging import outcomes_of
+from fleet.planning.observations import Round, word_of, worth_showing
+
+SHOWN = 500
+"""Steps of one plan that a prompt may show: more would not fit."""
 
 
 def rounds_of(run: RunId, last: int, deps: Deps) -> tuple[Round, ...]:
@@ -17,15 +21,32 @@ def rounds_of(run: RunId, last: int, deps: Deps) -> tuple[Round, ...]:
 
 
 def round_of(plan: Plan, run: RunId, deps: Deps) -> Round:
-    ids = [step.id for step in plan.steps]
-    found = deps.live.runs.outcomes(run, [*ids, join_step(plan.version)])
-    verdict = found.pop(join_step(plan.version), None)
-    by_id = {step.id: step for step in plan.steps}
-    ended = deps.live.runs.outcomes(run, [need for step in plan.steps for need in step.needs if need not in found])
-    ended |= found
-    outcomes = {i: _shown(by_id[i], outcome, ended, deps) for i, outcome in found.items()}
+    """Of a plan with more than SHOWN steps, only those are read again and shown that are worth it."""
+    join = join_step(plan.version)
+    verdict = deps.live.runs.outcomes(run, [join]).get(join)
     reason = _reason(run, plan.version, verdict.value, deps) if verdict else ""
-    return Round(plan=plan, outcomes=outcomes, verdict=reason)
+    statuses = _statuses(plan, run, deps)
+    shown = worth_showing(list(statuses.values()), [1] * len(statuses), SHOWN)
+    unread = {step: status for at, (step, status) in enumerate(statuses.items()) if at not in shown}
+    outcomes = _shown([step for step in plan.steps if step.id not in unread], run, deps)
+    return Round(plan=plan, outcomes=outcomes, unread=unread, verdict=reason)
+
+
+def _statuses(plan: Plan, run: RunId, deps: Deps) -> dict[StepId, str]:
+    """What became of each step, in a word; nothing is looked up where all of them are shown anyway."""
+    ids = [step.id for step in plan.steps]
+    found = {step: word_of(outcome) for step, outcome in outcomes_of(run, ids, deps)} if len(ids) > SHOWN else {}
+    return {step: found.get(step, word_of(None)) for step in ids}
+
+
+def _shown(steps: Sequence[Step], run: RunId, deps: Deps) -> dict[StepId, Outcome]:
+    found = dict(outcomes_of(run, [step.id for step in steps], deps))
+    skipped = [step for step in steps if step.id in found and found[step.id].status is Status.SKIPPED]
+    needs = [need for step in skipped for need in step.needs if need not in found]
+    bad = {step for step, outcome in outcomes_of(run, needs, deps) if not outcome.ok}
+    bad |= {step for step, outcome in found.items() if not outcome.ok}
+    by_id = {step.id: step for step in steps}
+    return {step: _at_hand(by_id[step], outcome, bad, deps) for step, outcome in found.items()}
 
 
 def _reason(run: RunId, version: int, verdict: Json, deps: Deps) -> str:
@@ -38,11 +59,10 @@ def _reason(run: RunId, version: int, verdict: Json, deps: Deps) -> str:
     return str(verdict.get("reason", ""))
 
 
-def _shown(step: Step, outcome: Outcome, ended: Mapping[StepId, Outcome], deps: Deps) -> Outcome:
+def _at_hand(step: Step, outcome: Outcome, bad: Set[StepId], deps: Deps) -> Outcome:
     """With its value at hand, wherever it is kept; a skipped one with the needs that did not succeed."""
     if outcome.status is Status.SKIPPED:
-        because = tuple(need for need in step.needs if need in ended and not ended[need].ok)
-        return outcome.model_copy(update={"because": because})
+        return outcome.model_copy(update={"because": tuple(need for need in step.needs if need in bad)})
     if outcome.artifact is None:
         return outcome
     return outcome.model_copy(update={"value": values.value_of(outcome, deps)})

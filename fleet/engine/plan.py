@@ -22,6 +22,7 @@ from fleet.engine.deps import Deps
 from fleet.engine.history import rounds_of
 from fleet.engine.holding import Hold
 from fleet.engine.moves import Result, Settle
+from fleet.engine.paging import outcomes_of
 from fleet.llm.port import Message, ModelFailed, ModelRequest, Reply
 from fleet.planning.compile import LineCompiler
 from fleet.planning.grammar import PlanParser
@@ -157,7 +158,7 @@ def _stream(writing: Writing, messages: tuple[Message, ...]) -> Draft:
     existing = {**there, **dropped}
     # What failed in an earlier version may be tried again; what failed in this one, before its planner was asked again,
     # is a fact for the joiner to see.
-    failed = {i for i, o in deps.live.runs.outcomes(run_id, sorted(writing.earlier)).items() if not o.ok}
+    failed = {i for i, o in outcomes_of(run_id, sorted(writing.earlier), deps) if not o.ok}
     known = {i: s for i, s in existing.items() if i in writing.earlier and i not in failed}
     merger = Merger(existing, failed | dropped.keys())
     compiler = LineCompiler(writing.specs, merger.next_id, known, _limits(writing))

@@ -7,12 +7,14 @@ The form is fixed, since programs read it too (read_observations). A round's res
   artifact, also `artifact` and `size` (bytes), and value is the preview unless the value is at hand;
 - error: type and message; skipped and cancelled: because, the ids of the steps that did not succeed.
 Line ends and `</` are escaped in every string, so that nothing a tool returned can end the block. An object
-{"omitted": n} says how many lines were left out in its place.
+{"omitted": n, "ok": m, ...} says how many lines were left out in its place, and how many of each status.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from fleet.core.ids import StepId
 from fleet.core.outcome import Outcome, Status
@@ -32,10 +34,14 @@ _BLOCK = re.compile(rf"^{OPEN}\n(.*?)^{CLOSE}$", re.DOTALL | re.MULTILINE)
 
 
 class Round(Value):
-    """A plan, what its steps came to, and what the joiner said of it (empty: nothing yet)."""
+    """A plan, what its steps came to, and what the joiner said of it (empty: nothing yet).
+
+    unread: steps that are not to be shown, since there are too many, with the word for what they came to.
+    """
 
     plan: Plan
     outcomes: Mapping[StepId, Outcome]
+    unread: Mapping[StepId, str] = {}
     verdict: str = ""
 
 
@@ -47,12 +53,13 @@ def render_rounds(
     specs: of the tools, so that a call shows by name what it leaves out by place; without them all go by place.
     """
     by_name = {spec.name: spec for spec in specs}
-    sizes = [_size(one.outcomes.get(step.id), limit) for one in rounds for step in one.plan.steps]
+    shown = [(one, step) for one in rounds for step in one.plan.steps if step.id not in one.unread]
+    sizes = [_size(one.outcomes.get(step.id), limit) for one, step in shown]
     each = _fair(sizes, limit, total)
     room = total // max(1, len(rounds))
     parts = []
     for number, one in enumerate(rounds, 1):
-        lines = _fitting([_line(step, one.outcomes.get(step.id), by_name, each) for step in one.plan.steps], room)
+        lines = _fitting([_line(step, one, by_name, each) for step in one.plan.steps], room)
         said = f"\nVerdict: {safe_json(one.verdict)}" if one.verdict else ""
         parts.append("\n".join([f"Plan {number}:", OPEN, *lines, CLOSE]) + said)
     return "\n\n".join(parts)
@@ -90,14 +97,58 @@ def cut(text: str, limit: int) -> tuple[str, int]:
     return f"{text[:head]} ... [{left_out} characters left out] ... {text[len(text) - (limit - head) :]}", left_out
 
 
-def _line(step: Step, outcome: Outcome | None, specs: Mapping[str, ToolSpec], limit: int) -> str:
+def word_of(outcome: Outcome | None) -> str:
+    """What became of a step, in a word."""
+    return "pending" if outcome is None else _NAME.get(outcome.status, "error")
+
+
+def worth_showing(words: Sequence[str], sizes: Sequence[int], room: int) -> set[int]:
+    """Places of the steps to show where not all of them fit: errors, up to half the room, then from both ends.
+
+    words: what became of each step. sizes: how much room each takes.
+    """
+    if sum(sizes) <= room:
+        return set(range(len(words)))
+    kept: set[int] = set()
+    used = 0
+    for at in (at for at, word in enumerate(words) if word == "error"):
+        if used + sizes[at] > room // 2:
+            break
+        kept.add(at)
+        used += sizes[at]
+    for at in _from_both_ends(len(words)):
+        if at not in kept and used + sizes[at] > room:
+            break
+        used += 0 if at in kept else sizes[at]
+        kept.add(at)
+    return kept
+
+
+def _from_both_ends(number: int) -> Iterator[int]:
+    for at in range((number + 1) // 2):
+        yield at
+        if number - 1 - at != at:
+            yield number - 1 - at
+
+
+class _Line(NamedTuple):
+    """A step in a block. text: empty where it is left out."""
+
+    word: str
+    text: str
+
+
+def _line(step: Step, one: Round, specs: Mapping[str, ToolSpec], limit: int) -> _Line:
+    if step.id in one.unread:
+        return _Line(one.unread[step.id], "")
+    outcome = one.outcomes.get(step.id)
     call, _ = cut(call_text(step, specs), min(_CALL, max(limit, _FEWEST)))
-    told = {"status": "pending"} if outcome is None else _told(outcome, limit)
-    return safe_json({"id": step.id, **told, "call": call})
+    told = {"status": word_of(None)} if outcome is None else _told(outcome, limit)
+    return _Line(word_of(outcome), safe_json({"id": step.id, **told, "call": call}))
 
 
 def _told(outcome: Outcome, limit: int) -> dict[str, Json]:
-    status = _NAME.get(outcome.status, "error")
+    status = word_of(outcome)
     if status == "ok":
         return {"status": status, **_value(outcome, limit)}
     if status == "error":
@@ -139,15 +190,23 @@ def _fair(sizes: Sequence[int], limit: int, total: int) -> int:
     return limit
 
 
-def _fitting(lines: Sequence[str], room: int) -> Iterable[str]:
-    """As many lines as fit, from both ends, and one that says how many were left out."""
-    if sum(map(len, lines)) <= 2 * room:
-        return lines
-    head, tail, used = 0, len(lines), 0
-    while head < tail and used + len(lines[head]) + len(lines[tail - 1]) <= room:
-        used += len(lines[head]) + len(lines[tail - 1])
-        head, tail = head + 1, tail - 1
-    return [*lines[:head], safe_json({"omitted": max(0, tail - head)}), *lines[max(head, tail) :]]
+def _fitting(lines: Sequence[_Line], room: int) -> Iterator[str]:
+    """The lines as far as they fit, and in place of each gap one that says what was left out."""
+    sizes = [len(line.text) for line in lines]
+    shown = worth_showing([line.word for line in lines], sizes, 2 * room if sum(sizes) <= 2 * room else room)
+    gap: Counter[str] = Counter()
+    for at, line in enumerate(lines):
+        if line.text and at in shown:
+            yield from _omitted(gap)
+            gap = Counter()
+            yield line.text
+        else:
+            gap[line.word] += 1
+    yield from _omitted(gap)
+
+
+def _omitted(gap: Mapping[str, int]) -> list[str]:
+    return [safe_json({"omitted": sum(gap.values()), **gap})] if gap else []
 
 
 def _literal(value: Json) -> str:

@@ -102,6 +102,19 @@ def test_the_prompt_is_bounded_however_much_there_is(steps: int, size: int) -> N
     assert left_out + sum("id" in one for one in found) == steps
 
 
+def test_of_too_many_lines_errors_stay_and_each_gap_says_what_it_holds() -> None:
+    """R16, R17"""
+    plan = Plan(steps=tuple(Step(id=str(n), tool="search", args={"query": "q" * 50}) for n in range(3000)))
+    outcomes = {str(n): ok("x") for n in range(3000)}
+    outcomes["1500"] = Outcome(status=Status.FAILED, failure=Failure(type="broken", message="no"))
+    outcomes["1600"] = Outcome(status=Status.SKIPPED)
+    (found,) = read_observations(render_rounds([Round(plan=plan, outcomes=outcomes, unread={"7": "cancelled"})]))
+    gaps = [line for line in found if "omitted" in line]
+    assert [line["id"] for line in found if line.get("status") == "error"] == ["1500"]
+    assert gaps[0] == {"omitted": 1, "cancelled": 1}
+    assert [set(gap) for gap in gaps[1:]] == [{"omitted", "ok"}, {"omitted", "ok", "skipped"}]
+
+
 def test_a_big_value_shows_what_is_at_hand_of_it() -> None:
     """R31"""
     plan = plan_of('1. search("a")\n2. search("b")\njoin')
