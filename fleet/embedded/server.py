@@ -1,5 +1,6 @@
 """The Redis of an embedded fleet: the one that FLEET_REDIS_URL names, else one of its own."""
 
+import errno
 import socket
 import time
 from pathlib import Path
@@ -8,7 +9,7 @@ from fleet.embedded.binaries import Binary, find_binary, wheel_binary
 from fleet.embedded.child import ChildSpec, last_line
 from fleet.embedded.folder import kept_secret, write_private
 from fleet.embedded.supervisor import Supervisor
-from fleet.errors import StoreUnreachable
+from fleet.errors import PortTaken, StoreUnreachable
 from fleet.settings import mask
 from fleet.store.probe import probe
 
@@ -26,6 +27,7 @@ protected-mode yes
 requirepass {password}
 dir .
 appendonly yes
+latency-tracking no
 appendfsync everysec
 save ""
 maxmemory-policy noeviction
@@ -117,6 +119,22 @@ def free_port() -> int:
     with socket.socket() as probe_socket:
         probe_socket.bind((HOST, 0))
         return int(probe_socket.getsockname()[1])
+
+
+def refuse_taken(port: int, variable: str) -> None:
+    """Raises PortTaken where somebody listens on that port of 127.0.0.1, or it may not be listened on. 0: any will do.
+
+    variable: the setting that names the port.
+    """
+    if not port:
+        return
+    with socket.socket() as probe_socket:
+        probe_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: who has just left, has left
+        try:
+            probe_socket.bind((HOST, port))
+        except OSError as refused:
+            why = "is taken" if refused.errno == errno.EADDRINUSE else f"can't be used ({refused.strerror})"
+            raise PortTaken(f"port {port} {why}: choose another with {variable}, or 0 for a free one") from None
 
 
 def _last_words(folder: Path) -> str:

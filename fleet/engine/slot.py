@@ -20,7 +20,7 @@ from fleet.engine.moves import Park, Result, Settle, Unwanted
 from fleet.engine.told import Told
 from fleet.errors import StoreUnreachable
 from fleet.store.artifacts import ArtifactLost
-from fleet.store.shapes import Wake
+from fleet.store.shapes import Wake, json_of
 from fleet.store.steps import Answer, Next, Place
 from fleet.telemetry import failed as span_failed
 
@@ -69,10 +69,11 @@ class Slot:
                     result = self._journaled(attempt, result)
                     _mark(span, result.outcome)
             self._told.ended(attempt, result)
-            following = self._write(hold, result, until)
+            body = json_of(result.outcome) if isinstance(result, Settle) else ""
+            following = self._write(hold, result, body, until)
         finally:
             self._holding.remove(hold)
-        self._after(attempt, result, following)
+        self._after(attempt, result, body, following)
         return following
 
     def _result(self, hold: Hold) -> Result:
@@ -114,32 +115,32 @@ class Slot:
         self._deps.crash.reached(attempt.step.kind, "after_journal")
         return Settle(outcome=stands, end=end, journal="done")
 
-    def _write(self, hold: Hold, result: Result, until: float) -> Next:
+    def _write(self, hold: Hold, result: Result, body: str, until: float) -> Next:
         """(2) One script."""
         steps, attempt = self._deps.live.steps, hold.attempt
         want = time.monotonic() < until and not self._holding.stopping.is_set()
         if isinstance(result, Settle):
             return self._patiently(
-                lambda: steps.commit(attempt, result.outcome, self._place, want=want, end=result.end)
-            )  # fmt: skip
+                lambda: steps.commit(attempt, result.outcome, self._place, body=body, want=want, end=result.end)
+            )
         return self._patiently(
             lambda: steps.park(attempt, result.delay, result.reason, self._place, retry=result.retry, want=want)
         )
 
-    def _after(self, attempt: Attempt, result: Result, following: Next) -> None:
+    def _after(self, attempt: Attempt, result: Result, body: str, following: Next) -> None:
         """(3) What is left to do once the outcome stands. What fails here is done by the sweeper."""
         self._deps.crash.reached(attempt.step.kind, "after_commit")
         try:
-            self._follow(attempt, result, following)
+            self._follow(attempt, result, body, following)
         except Exception:
             log.exception("left to the sweeper", extra=_about(attempt))
 
-    def _follow(self, attempt: Attempt, result: Result, following: Next) -> None:
+    def _follow(self, attempt: Attempt, result: Result, body: str, following: Next) -> None:
         run = attempt.context.run
         if following.answer not in (Answer.COMMITTED, Answer.PARKED):
             log.info("outcome was late: %s", following.answer, extra=_about(attempt))
         elif isinstance(result, Settle) and result.journal == "behind":
-            self._deps.record.outcomes.put_soon(run, attempt.step.id, result.outcome, attempt.fence)
+            self._deps.record.outcomes.put_behind(run, attempt.step.id, body, attempt.fence)
         more = following.more
         while more:
             more, wakes = self._deps.live.steps.cascade(run)

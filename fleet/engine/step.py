@@ -58,11 +58,10 @@ def run(hold: Hold, deps: Deps) -> Result:
     seconds = max(0.0, deps.clock() - started)
     free = tool.spec.effect is Effect.PURE and not tool.spec.model and not _billed(tool)
     journal = "behind" if free else "before"
-    known = {name: getattr(outcome, name) for name in outcome.model_fields_set}
-    known |= {"seconds": seconds, "attempts": attempt.number}
+    known: dict[str, Any] = {"seconds": seconds, "attempts": attempt.number}
     if tool.spec.model or _billed(tool):
         known["usage"] = usage_of(attempt, deps)
-    return Settle(outcome=Outcome.model_construct(**known), journal=journal)
+    return Settle(outcome=outcome.model_copy(update=known), journal=journal)
 
 
 def _billed(tool: Tool) -> bool:

@@ -43,7 +43,7 @@ class Beats:
         return cls(Scripts(client, namespace))
 
     def renew(self, who: Beating, slots: int | None, held: Sequence[Record]) -> list[tuple[int, str]]:
-        """slots: how many the worker has (None: only renew). held: 500 at most. Gives (index of a record, why refused)."""
+        """slots: how many the worker has (None: only renew). held: 500 at most. Gives (index in held, why refused)."""
         lease = round(who.lease * 1000)
         offered = "-" if slots is None else slots
         reply = self._scripts.call("renew", who.worker, who.lanes, offered, lease, lease, json.dumps(held))

@@ -78,16 +78,26 @@ class Steps:
         return (shapes.attempt_of(claim) if claim else None), shapes.wakes(members)
 
     def commit(
-        self, attempt: Attempt, outcome: Outcome, place: Place, *, want: bool = True, end: End | None = None
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        place: Place,
+        *,
+        body: str = "",
+        want: bool = True,
+        end: End | None = None,
     ) -> Next:
-        """Record the outcome once, release what waited for it, end the run if `end` says so, claim the next step."""
+        """Record the outcome once, release what waited for it, end the run if `end` says so, claim the next step.
+
+        body: the outcome as JSON, where the caller has it.
+        """
         reply = self._scripts.call(
             "commit",
             attempt.context.run,
             attempt.step.id,
             attempt.fence,
             outcome.status,
-            shapes.json_of(outcome),
+            body or shapes.json_of(outcome),
             ended_data(outcome),
             end_data(end) if end else "",
             place.lanes,

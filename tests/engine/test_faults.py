@@ -231,7 +231,7 @@ def test_what_fails_after_a_commit_does_not_lose_the_step_it_claimed(
         return 1
 
     run = planned(with_tools(deps, act), a_step("a"), a_step("b", needs=(StepId("a"),)))
-    monkeypatch.setattr(deps.record.outcomes, "put_soon", unreachable)
+    monkeypatch.setattr(deps.record.outcomes, "put_behind", unreachable)
     slot_of(deps).carry(None)
     assert ended(deps, run).status is RunStatus.SUCCEEDED
 

@@ -1,6 +1,7 @@
 """A database that holds the record: open it, read from it, write to it durably."""
 
 import random
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -68,7 +69,7 @@ class Database:
         engine = connect.engine(parsed)
         try:
             migrate.prepare(parsed, engine, create=create)
-        except (DBAPIError, OSError) as fault:
+        except (DBAPIError, sqlite3.Error, OSError) as fault:
             engine.dispose()
             raise unreachable(parsed, fault) from None
         except BaseException:

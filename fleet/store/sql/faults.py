@@ -1,6 +1,9 @@
 """Which faults of a database pass by themselves, and how one is told to people without a secret in it."""
 
+import errno
+import shutil
 import sqlite3
+from pathlib import Path
 
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, TimeoutError
@@ -19,6 +22,9 @@ SQLITE_PASSING = frozenset(
 )
 POSTGRES_PASSING = ("08", "25006", "40001", "40P01", "53", "55P03", "57P")
 """Prefixes of SQLSTATE: connection lost, read-only standby, serialisation, deadlock, no resources, lock, shutdown."""
+
+SCANT = 65_536
+"""Bytes free on a disk below which a fault of input or output is put down to that."""
 
 
 def transient(fault: BaseException) -> bool:
@@ -49,6 +55,25 @@ def unreachable(url: URL, fault: BaseException) -> StoreUnreachable:
     for secret in (url.password, url.query.get("password")):
         if secret:
             said = said.replace(str(secret), "***")
-    return StoreUnreachable(
-        f"the record at {masked(url)} does not answer ({said}): start the database or correct FLEET_DATABASE_URL."
-    )
+    return StoreUnreachable(f"the record at {masked(url)} {_in_words(url, fault, said)}")
+
+
+def _in_words(url: URL, fault: BaseException, said: str) -> str:
+    """What is wrong, and the way out. A file never is away; it may be locked, full or somebody else's."""
+    original = getattr(fault, "orig", None) or fault
+    if url.drivername != "sqlite" or isinstance(fault, TimeoutError):
+        return f"does not answer ({said}): start the database or correct FLEET_DATABASE_URL."
+    code = getattr(original, "sqlite_errorcode", 0) & 0xFF
+    full = code == sqlite3.SQLITE_FULL or getattr(original, "errno", 0) == errno.ENOSPC
+    if full or (code == sqlite3.SQLITE_IOERR and _is_full(url)):
+        return "can't be written: its disk is full. Make room, and try again."
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"does not answer ({said}): another process holds its lock."
+    return f"can't be used ({said}): see to the file and its folder, or name another with FLEET_DATABASE_URL."
+
+
+def _is_full(url: URL) -> bool:
+    try:
+        return shutil.disk_usage(Path(url.database or ".").parent).free < SCANT
+    except OSError:
+        return False

@@ -167,7 +167,7 @@ class GroupCommit:
         for write in lost:
             write.settle(None, told)
         if lost:
-            log.error("%d writes were given up: %s", len(lost), told)
+            log.error("writes given up: %d; %s", len(lost), told)
         return again
 
     def _drain(self, most: int) -> list[Write]:

@@ -1,13 +1,13 @@
 """The journal: one outcome for each step of a run, and it stands."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
 from fleet.core.ids import Fence, RunId, StepId
 from fleet.core.outcome import Outcome
+from fleet.store.sql.behind import Behind
 from fleet.store.sql.database import Database
 from fleet.store.sql.rows import insert_absent, text_of
 from fleet.store.sql.tables import OUTCOMES
@@ -27,24 +27,15 @@ class Outcomes:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._behind = Behind(db)
 
     def put(self, run_id: RunId, step_id: StepId, outcome: Outcome, fence: Fence) -> Outcome:
         """Keep the outcome unless the step has one; gives the one that stands, durable on return."""
-        return self._db.write(_Put(Ended(run_id, step_id, outcome, fence)))
+        return self._db.write(Put(Ended(run_id, step_id, outcome, fence)))
 
-    def put_soon(self, run_id: RunId, step_id: StepId, outcome: Outcome, fence: Fence) -> "Future[Outcome]":
-        """As put, without waiting."""
-        return self._db.write_soon(_Put(Ended(run_id, step_id, outcome, fence)))
-
-    def put_many_soon(self, rows: Sequence[Ended]) -> "Future[None]":
-        """Keep those whose step has no outcome yet, in one piece of work, without waiting."""
-        made = [_row(Ended(*row)) for row in rows]
-
-        def work(connection: Connection) -> None:
-            if made:
-                connection.execute(insert_absent(OUTCOMES, connection), made)
-
-        return self._db.write_soon(work)
+    def put_behind(self, run_id: RunId, step_id: StepId, outcome: str, fence: Fence) -> None:
+        """Keep the outcome (as JSON) unless the step has one, without waiting or an answer: for what may run again."""
+        self._behind.add({"run_id": run_id, "step_id": step_id, "outcome": outcome, "fence": fence})
 
     def get(self, run_id: RunId, step_id: StepId) -> Outcome | None:
         return self._db.fetch(lambda connection: _standing(connection, run_id, step_id))
@@ -68,7 +59,7 @@ class Outcomes:
         return self._db.fetch(lambda connection: connection.execute(query).scalar_one())
 
 
-class _Put:
+class Put:
     """The work of one put; what can be done outside of the transaction is done when it is made.
 
     Many in one transaction are one statement; only where a row stood already are they looked up one by one.
@@ -85,7 +76,7 @@ class _Put:
         return self._stands(connection)
 
     @staticmethod
-    def together(connection: Connection, works: "Sequence[_Put]") -> list[Outcome]:
+    def together(connection: Connection, works: "Sequence[Put]") -> list[Outcome]:
         insert = insert_absent(OUTCOMES, connection)
         if connection.execute(insert, [put._row for put in works]).rowcount == len(works):
             return [put._ended.outcome for put in works]

@@ -112,7 +112,7 @@ def test_a_url_that_can_not_hold_the_record_is_refused(url):
 
 def test_a_folder_that_can_not_be_made_is_told(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(StoreUnreachable, match="does not answer"):
+    with pytest.raises(StoreUnreachable, match="can't be used"):
         Database.open(f"sqlite:///{tmp_path}/file/record.db")
 
 

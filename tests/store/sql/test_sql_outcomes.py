@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from fleet.core.budget import Usage
-from fleet.core.ids import Fence, StepId
+from fleet.core.ids import Fence, RunId, StepId
 from fleet.core.outcome import Artifact, Failure, FailureClass, Outcome, Status
-from fleet.store.sql.outcomes import Ended
+from fleet.store.sql.rows import text_of
 
 A, B = StepId("a"), StepId("b")
 ONE, TWO = Fence("1.1"), Fence("1.2")
@@ -32,23 +32,35 @@ def test_the_first_outcome_stands(record, run):
     assert record.outcomes.count(run) == 1
 
 
-def test_outcomes_may_be_put_without_waiting(record, run):
-    first = record.outcomes.put_soon(run, A, BAD, ONE)
-    second = record.outcomes.put_soon(run, A, GOOD, TWO)
-    assert (first.result(10), second.result(10)) == (BAD, BAD)
-
-
-def test_many_are_put_at_once_beside_those_that_stand(record, run):
+def test_outcomes_may_be_put_without_waiting_beside_those_that_stand(record, run, database):
+    """R3: whoever comes second changes nothing."""
     record.outcomes.put(run, A, GOOD, ONE)
-    record.outcomes.put_many_soon([Ended(run, A, BAD, TWO), Ended(run, B, BAD, TWO)]).result(10)
-    record.outcomes.put_many_soon([]).result(10)
+    for step in (A, B, B):
+        record.outcomes.put_behind(run, step, text_of(BAD), TWO)
+    settled(database)
     assert dict(next(record.outcomes.pages(run))) == {A: GOOD, B: BAD}
 
 
-def test_outcomes_are_read_in_pages(record, run):
+def test_an_outcome_that_can_not_be_kept_takes_no_other_with_it(record, run, database, caplog):
+    record.outcomes.put_behind(run, A, text_of(GOOD), ONE)
+    record.outcomes.put_behind(RunId("nobody's"), A, text_of(GOOD), ONE)
+    record.outcomes.put_behind(run, B, text_of(GOOD), ONE)
+    settled(database)
+    assert dict(next(record.outcomes.pages(run))) == {A: GOOD, B: GOOD}
+    assert "was not kept" in caplog.text
+
+
+def settled(database):
+    """Until all that was handed in before is on disk."""
+    database.write_soon(lambda connection: None).result(10)
+
+
+def test_outcomes_are_read_in_pages(record, run, database):
     """R16: results of a large fan-in never stand in memory together."""
     ids = [StepId(f"s{n:04}") for n in range(1_050)]
-    record.outcomes.put_many_soon([Ended(run, step, GOOD, ONE) for step in ids]).result(10)
+    for step in ids:
+        record.outcomes.put_behind(run, step, text_of(GOOD), ONE)
+    settled(database)
     pages = list(record.outcomes.pages(run, 500))
     assert [len(page) for page in pages] == [500, 500, 50]
     assert [step for page in pages for step, _ in page] == ids
