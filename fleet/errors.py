@@ -48,6 +48,12 @@ class FleetRunning(FleetFault):
     exit_code = 5
 
 
+class PortTaken(FleetFault):
+    """Another program listens on a port that the fleet was told to use."""
+
+    exit_code = 7
+
+
 class TimedOut(FleetFault):
     """Waiting took longer than the caller allowed. The goal goes on."""
 

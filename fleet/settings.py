@@ -65,6 +65,7 @@ class Settings(BaseSettings):
         default="INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="the least level that is logged"
     )
     flower: bool = Field(default=True, description="whether `fleet up` starts Flower")
+    flower_port: int = Field(default=0, ge=0, le=65535, description="port of `fleet up`'s Flower; 0: a free one")
     crash_at: Path | None = Field(default=None, description="test only: folder of named points that kill a worker")
 
     @field_validator("redis_url")

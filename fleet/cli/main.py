@@ -1,5 +1,6 @@
 """The command `fleet`: finds the command, and turns whatever went wrong into a sentence and an exit code."""
 
+import logging
 import sys
 import traceback
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show where in the code an error came from.")] = False,
 ) -> None:
     ctx.obj["debug"] = debug
+    if not debug:  # else what parts warn of comes out raw, beside the sentence that tells of it
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -79,12 +79,16 @@ def scheduler(data: Data = None) -> None:
 
 def migrate(data: Data = None) -> None:
     """Bring the record to this version's schema, once, before workers of a new version start."""
+    from fleet.embedded.folder import unusable
     from fleet.embedded.ready import migrate as bring
     from fleet.settings import load_settings, mask
 
     settings = load_settings(data=data)
     if settings.database_url is None:
-        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as refused:
+            raise unusable(settings.data, refused) from None
     bring(settings.record_url)
     out.talk(f"the record at {mask(settings.record_url)} has this version's schema")
 

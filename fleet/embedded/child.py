@@ -1,5 +1,6 @@
 """One kept process: how it is started, watched and ended, always by its handle."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,10 @@ from pathlib import Path
 
 SHIM = Path(__file__).with_name("shim.py")
 LOG_BYTES = 20_000_000
+TAIL = 64_000
+"""Characters of a log in which its last line is looked for."""
+LONGEST = 400
+"""Characters of a last line that people are shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,8 +117,17 @@ def _exited(pid: int) -> bool:
 
 
 def last_line(log: Path) -> str:
-    """The last line that a child wrote, or an empty string."""
+    """The last line that a child wrote, of a record its message and the last line of its error; or an empty string."""
     if not log.exists():
         return ""
-    lines = [line for line in log.read_text(errors="replace")[-8_000:].splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
+    lines = [line for line in log.read_text(errors="replace")[-TAIL:].splitlines() if line.strip()]
+    return _words(lines[-1].strip())[:LONGEST] if lines else ""
+
+
+def _words(line: str) -> str:
+    try:
+        record = json.loads(line)
+        told = [record["message"], *str(record.get("error", "")).strip().splitlines()[-1:]]
+    except (ValueError, TypeError, KeyError):
+        return line
+    return ": ".join(map(str, told))

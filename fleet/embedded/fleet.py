@@ -4,8 +4,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from signal import SIGKILL, Signals, strsignal
 from types import TracebackType
@@ -18,9 +18,9 @@ from fleet.embedded.flower import Flower, flower
 from fleet.embedded.folder import DataFolder, FleetNote
 from fleet.embedded.ready import Ready, enough_workers, migrate
 from fleet.embedded.server import NAME as REDIS
-from fleet.embedded.server import RedisServer
+from fleet.embedded.server import RedisServer, refuse_taken
 from fleet.embedded.supervisor import Supervisor
-from fleet.errors import FleetFault, StoreUnreachable
+from fleet.errors import BadInput, FleetFault, StoreUnreachable
 from fleet.settings import Settings, child_environment, mask
 
 COMMAND = (sys.executable, "-m", "fleet")
@@ -57,10 +57,13 @@ class EmbeddedFleet:
         self._server: RedisServer | None = None
         self._noting = threading.Lock()
         self._told: dict[str, int] = {}
+        self._is_up = False
 
     def __enter__(self) -> "EmbeddedFleet":
-        """Raises FleetRunning, StoreUnreachable, BadInput."""
-        with ExitStack() as undo:
+        """Raises FleetRunning, PortTaken, StoreUnreachable, BadInput. What was started until then is ended."""
+        if self.settings.flower:
+            refuse_taken(self.settings.flower_port, "FLEET_FLOWER_PORT")
+        with ExitStack() as undo, _told_as_input():
             undo.enter_context(self._folder)
             undo.callback(self._stop)
             self._start_redis()
@@ -88,6 +91,7 @@ class EmbeddedFleet:
             if time.monotonic() > until:
                 raise FleetFault(f"no worker was ready within {timeout:g} s: {self._last_words('w1')}")
             time.sleep(0.05)
+        self._is_up = True
 
     def addresses(self) -> dict[str, str]:
         """Where its parts are, without passwords."""
@@ -140,7 +144,7 @@ class EmbeddedFleet:
             self._keep(f"w{number}", (*self._command, "worker", "--name", f"w{number}"))
         self._keep("scheduler", (*self._command, "scheduler"))
         if self.settings.flower:
-            self.flower = flower(self._folder.path / "flower")
+            self.flower = flower(self._folder.path / "flower", port=self.settings.flower_port)
             self._keep("flower", self.flower.argv)
 
     def _keep(self, name: str, argv: tuple[str, ...]) -> None:
@@ -161,7 +165,7 @@ class EmbeddedFleet:
         with self._noting:
             counts = self.counts()
             for name, restarts in counts.items():
-                if restarts > self._told.get(name, 0):
+                if self._is_up and restarts > self._told.get(name, 0):  # before, wait_ready tells why it gave up
                     self._talk(f"{name} died and was started again (restart {restarts}): {self._cause(name)}")
             self._told = counts
             note = FleetNote(
@@ -202,3 +206,12 @@ class EmbeddedFleet:
 
     def _keeper(self, name: str) -> Supervisor:
         return next((kept for kept in self._supervisors() if name in kept.counts()), self._supervisor)
+
+
+@contextmanager
+def _told_as_input() -> Iterator[None]:
+    """A file that can't be written while a fleet starts is a sentence."""
+    try:
+        yield
+    except OSError as refused:
+        raise BadInput(f"{refused.filename or 'the data folder'} can't be used: {refused.strerror}") from None

@@ -32,13 +32,13 @@ class Flower:
     login: str = field(repr=False)
 
 
-def flower(folder: Path, app: str = APP) -> Flower:
+def flower(folder: Path, app: str = APP, port: int = 0) -> Flower:
     """Writes Flower's configuration into `folder` (0600, since it holds the password) and says how to run it.
 
-    app: the Celery app, as module:attribute. The port is one that is free now.
+    app: the Celery app, as module:attribute. port: 0 takes one that is free now.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    port = free_port()
+    port = port or free_port()
     login = f"{USER}:{kept_secret(folder / 'flower.password')}"
     config = folder / "flowerconfig.py"
     write_private(config, _CONFIG.format(address=HOST, port=port, login=login, db=str(folder / "history")))

@@ -12,6 +12,9 @@ from types import TracebackType
 from fleet.core.value import Value
 from fleet.errors import BadInput, FleetRunning
 
+ROOM = 65_536
+"""Bytes that a disk has to take before a fleet is started on it."""
+
 
 class FleetNote(Value):
     """What `fleet.json` says of the fleet that runs here. addresses: without passwords. owned: it started its Redis."""
@@ -32,16 +35,22 @@ class DataFolder:
         self._lock: int | None = None
 
     def __enter__(self) -> "DataFolder":
-        """Makes the folder (0700) and locks it. Raises FleetRunning, or BadInput where it can't be made."""
+        """Makes the folder (0700) and locks it. Raises FleetRunning, or BadInput where it can't be written to."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(self.path / "fleet.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self.path.joinpath("logs").mkdir(mode=0o700, exist_ok=True)
         except OSError as refused:
-            raise BadInput(f"the data folder {self.path} can't be used: {refused.strerror}") from None
+            raise unusable(self.path, refused) from None
         if not _lock_soon(self._lock):
             self._close()
             raise FleetRunning(_who(self.path))
+        try:
+            for folder in (self.path, *(each for each in self.path.iterdir() if each.is_dir())):
+                _has_room(folder)
+        except OSError as refused:
+            self._close()
+            raise unusable(folder, refused) from None
         return self
 
     def __exit__(
@@ -61,6 +70,11 @@ class DataFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def unusable(folder: Path, refused: OSError) -> BadInput:
+    """What to raise for a data folder, or one in it, that the system refuses."""
+    return BadInput(f"the data folder {folder} can't be used ({refused.strerror}): choose another with --data")
 
 
 def running(path: Path) -> FleetNote | None:
@@ -92,6 +106,15 @@ def kept_secret(path: Path) -> str:
     if not path.is_file():
         write_private(path, secrets.token_hex(24))
     return path.read_text()
+
+
+def _has_room(folder: Path) -> None:
+    """Raises OSError where no file can be written into the folder: it is another's, its disk is full or read-only."""
+    draft = folder / f".room.{os.getpid()}"
+    try:
+        draft.write_bytes(bytes(ROOM))
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _lock(descriptor: int) -> bool:

@@ -1,6 +1,7 @@
 """Opening: migrations, durability settings, and what people are told when it fails."""
 
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,13 +13,14 @@ from alembic import op
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import column, table, text
+from sqlalchemy import column, inspect, make_url, table, text
 from sqlmodel import SQLModel
 
 from fleet.errors import BadSetting, StoreUnreachable
 from fleet.settings import Settings
 from fleet.store.sql import migrate
 from fleet.store.sql.database import Database, database_url_for
+from fleet.store.sql.faults import unreachable
 from fleet.store.sql.tables import METADATA
 
 OPEN = "import sys; from fleet.store.sql.record import Record; r = Record.open(sys.argv[1]); print(r.epochs.current())"
@@ -170,3 +172,32 @@ def test_the_record_is_in_the_data_folder_by_default(tmp_path):
 
 def test_a_users_own_sqlmodel_tables_are_left_alone():
     assert not set(METADATA.tables) & set(SQLModel.metadata.tables)
+
+
+def test_a_full_disk_is_told_as_such_and_leaves_nothing_half_written(sqlite_url):
+    database = Database.open(sqlite_url, patience=1.0)
+    with pytest.raises(StoreUnreachable, match="its disk is full"):
+        database.write(_fill)
+    assert database.fetch(lambda connection: inspect(connection).has_table("heap")) is False
+    database.close()
+
+
+def _fill(connection):
+    connection.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite then acts as if no page more fitted on the disk
+    connection.exec_driver_sql("CREATE TABLE heap (body TEXT)")
+    connection.exec_driver_sql("INSERT INTO heap VALUES (hex(zeroblob(1000000)))")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (sqlite3.SQLITE_READONLY, "can't be used"),
+        (sqlite3.SQLITE_CANTOPEN, "see to the file and its folder"),
+        (sqlite3.SQLITE_BUSY, "another process holds its lock"),
+        (sqlite3.SQLITE_FULL, "Make room"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_with_the_way_out(code, words):
+    fault = sqlite3.OperationalError("no")
+    fault.sqlite_errorcode = code
+    assert words in str(unreachable(make_url("sqlite:////tmp/x.db"), fault))
