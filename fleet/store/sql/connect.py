@@ -1,5 +1,6 @@
 """Engines: how a connection to SQLite or PostgreSQL is made so that a commit that returned is on disk."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ WRITES = "fleet_writes"
 
 BUSY_SECONDS = 10
 CONNECT_SECONDS = 5
+FIRST_SECONDS = 1.5
+"""Seconds in all for a server's answer to the first connection of a process, unless the URL asks for more.
+
+A process that works already waits longer."""
 
 
 def parse(text: str) -> URL:
@@ -64,6 +69,31 @@ def _postgres(url: URL) -> Engine:
     return made
 
 
+def greet(url: URL, engine: Engine) -> None:
+    """Connect for the first time. Raises OSError where a server does not answer in time, DBAPIError where it refuses.
+
+    The driver's own limit holds for each address that a name stands for, and again for each try without TLS.
+    """
+    if file_of(url) is not None:
+        return
+    faults: list[BaseException] = []
+
+    def connect() -> None:
+        try:
+            engine.connect().close()
+        except BaseException as fault:
+            faults.append(fault)
+
+    seconds = max(FIRST_SECONDS, float(str(url.query.get("connect_timeout", 0))))
+    caller = threading.Thread(target=connect, name="fleet-record-first", daemon=True)
+    caller.start()
+    caller.join(seconds)
+    if caller.is_alive():
+        raise OSError(f"no answer within {seconds:g} s")
+    if faults:
+        raise faults[0]
+
+
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # else the driver begins transactions of its own, and without the write lock
     for pragma in (f"busy_timeout = {BUSY_SECONDS * 1000}", "synchronous = FULL", "foreign_keys = ON"):
@@ -72,7 +102,8 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver: Any = connection.connection.driver_connection  # SQLAlchemy would take longer for it than for the query
+    driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _prepare_postgres(connection: Any, _: Any) -> None:

@@ -68,6 +68,7 @@ class Database:
         parsed = connect.parse(url)
         engine = connect.engine(parsed)
         try:
+            connect.greet(parsed, engine)
             migrate.prepare(parsed, engine, create=create)
         except (DBAPIError, sqlite3.Error, OSError) as fault:
             engine.dispose()
