@@ -33,9 +33,6 @@ CONF = {
 waits behind a busy slot. No canvas, no retry, no eta, no result backend: the live state does what they would."""
 
 TRANSPORT = {
-    "visibility_timeout": 600,
-    "unacked_restore_interval": 5,
-    "unacked_restore_throttle": 1,
     "socket_timeout": 30,
     "socket_connect_timeout": 5,
     "socket_keepalive": True,
@@ -52,6 +49,7 @@ def make_app(url: str, namespace: str = "fleet", lanes: Iterable[str] = ("main",
     """The app of one fleet. url: the Redis that carries messages. lanes: those whose queues are declared."""
     app = Celery("fleet", broker=url, set_as_current=False)
     app.conf.update(CONF)
+    app.conf.broker_transport = "fleet.broker:Transport"
     app.conf.broker_transport_options = {**TRANSPORT, "global_keyprefix": f"{namespace}:celery:"}
     queues = [Queue(queue_of(lane), routing_key=queue_of(lane)) for lane in lanes]  # type: ignore[no-untyped-call]
     app.conf.task_queues = queues

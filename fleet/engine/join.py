@@ -168,10 +168,9 @@ def _kept(plans: Mapping[int, Plan], run_id: RunId, deps: Deps) -> Json:
 def add_round(run_id: str, version: int, deps: Deps) -> None:
     """Add the steps that write and join plan `version`. Adding them again changes nothing."""
     try:
-        woken = deps.live.runs.add(run_id, engine_steps(version, deps))
+        deps.live.runs.add(run_id, engine_steps(version, deps))
     except RunClosed:
         return
-    deps.send(woken)
 
 
 def engine_steps(version: int, deps: Deps) -> list[Step]:

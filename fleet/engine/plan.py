@@ -217,7 +217,7 @@ def _take(writing: Writing, draft: Draft, line: Step | tuple[Problem, ...]) -> N
     _wanted(writing.hold, writing.deps)
     run_id = writing.hold.attempt.context.run
     writing.deps.record.plans.note_steps(run_id, writing.version, [kept])
-    writing.deps.send(writing.deps.live.runs.add(run_id, [kept]))
+    writing.deps.live.runs.add(run_id, [kept])
     writing.deps.crash.reached("plan", "mid_plan_stream")
 
 
@@ -244,7 +244,7 @@ def _accept(attempt: Attempt, plan: Plan, deps: Deps) -> Plan:
     stray = [step for step in noted if step not in wanted]
     if stray:
         deps.live.runs.drop(run_id, stray)
-    deps.send(deps.live.runs.add(run_id, stands.steps, remaining(stands.steps)))
+    deps.live.runs.add(run_id, stands.steps, remaining(stands.steps))
     about = {"version": stands.version, "steps": len(stands.steps)}
     deps.live.runs.note(run_id, EventType.PLANNED, attempt.step.id, about)
     return stands

@@ -156,4 +156,4 @@ def _replay(run: RunId, plans: tuple[Plan, ...], outcomes: dict[StepId, Outcome]
 
 def _restore(run: RunId, steps: list[Step], outcomes: dict[StepId, Outcome], deps: Deps) -> None:
     deps.live.runs.restore(run, [(step, outcomes[step.id]) for step in steps if step.id in outcomes])
-    deps.send(deps.live.runs.add(run, steps, remaining(steps)))
+    deps.live.runs.add(run, steps, remaining(steps))

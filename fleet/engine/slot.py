@@ -1,13 +1,13 @@
 """A slot of a worker: claims a step, runs it, commits it, and goes on with the next for a while.
 
 The order at the end of an attempt: (1) outcome into the SQL journal, and what stands there is the outcome; (2) one
-script that stores it, releases what waited and claims the next step; (3) messages. A crash between any two loses
-nothing: a later attempt looks into the journal before it does anything.
+script that stores it, releases what waited, claims the next step and sends the messages that wake further slots. A crash
+between the two loses nothing: a later attempt looks into the journal before it does anything.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -48,15 +48,13 @@ class Slot:
         until = time.monotonic() + self._deps.settings.slice
         if self._holding.stopping.is_set():
             return 0
-        attempt, wakes = self._deps.live.steps.claim(self._place, woken)
+        attempt, _ = self._deps.live.steps.claim(self._place, woken)
+        self._deps.crash.reached("any", "after_send")
         carried = 0
         while attempt is not None:
             self._deps.crash.reached(attempt.step.kind, "after_claim")
-            self._send(wakes)
-            following = self._run(attempt, until)
-            attempt, wakes = following.attempt, following.wakes
+            attempt = self._run(attempt, until).attempt
             carried += 1
-        self._send(wakes)
         return carried
 
     def _run(self, attempt: Attempt, until: float) -> Next:
@@ -128,7 +126,7 @@ class Slot:
         )
 
     def _after(self, attempt: Attempt, result: Result, body: str, following: Next) -> None:
-        """(3) What is left to do once the outcome stands. What fails here is done by the sweeper."""
+        """What is left to do once the outcome stands. What fails here is done by the sweeper."""
         self._deps.crash.reached(attempt.step.kind, "after_commit")
         try:
             self._follow(attempt, result, body, following)
@@ -143,17 +141,9 @@ class Slot:
             self._deps.record.outcomes.put_behind(run, attempt.step.id, body, attempt.fence)
         more = following.more
         while more:
-            more, wakes = self._deps.live.steps.cascade(run)
-            self._send(wakes)
+            more, _ = self._deps.live.steps.cascade(run)
         if following.closed:
             finish.cancelled(run, self._deps)
-
-    def _send(self, wakes: Iterable[Wake]) -> None:
-        try:
-            self._deps.send(wakes)
-        except Exception as lost:
-            log.warning("a message was not sent, the sweeper will: %s", lost)
-        self._deps.crash.reached("any", "after_send")
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Ask a store that is away until it answers; give up only when the worker is being stopped."""

@@ -97,10 +97,10 @@ def start(run: str, goal_id: str, goal: Goal, plan: Plan | None, traceparent: st
     """Open the run's live state and add its first steps. Safe to do twice."""
     open_run(context_of(run, goal_id, goal, traceparent), goal, deps.clock(), deps)
     if plan is None:
-        deps.send(deps.live.runs.add(run, join.engine_steps(1, deps)))
+        deps.live.runs.add(run, join.engine_steps(1, deps))
         return
     steps = [*plan.steps, join.joining(1, deps)]
-    deps.send(deps.live.runs.add(run, steps, remaining(plan.steps)))
+    deps.live.runs.add(run, steps, remaining(plan.steps))
 
 
 def context_of(run: str, goal_id: str, goal: Goal, traceparent: str) -> RunContext:

@@ -33,13 +33,11 @@ def sweep(deps: Deps, *, reap: bool = True) -> Swept:
     What goes wrong with one run is logged, and does not keep the others waiting. Raises StoreUnreachable.
     """
     reaped, buried = _reap(deps) if reap else (0, 0)
-    due, wakes = deps.live.steps.due()
-    deps.send(wakes)
+    due, _ = deps.live.steps.due()
     _each(deps.live.runs.cascading(), lambda run: _cascade(run, deps))
     _each(deps.live.runs.cancelling(), lambda run: finish.cancelled(run, deps))
     _each(deps.live.runs.overdue(), lambda run: cancel.cancel(run, deps, EndReason.DEADLINE))
     untold = deps.live.steps.untold()
-    deps.send(untold)
     ended = deps.live.runs.ended(RUNS_A_SWEEP)
     _each(ended, lambda run: finish.file_events(run, deps))
     return Swept(reaped, buried, due, len(untold), len(ended))
@@ -59,8 +57,7 @@ def _reap(deps: Deps) -> tuple[int, int]:
     """Expired leases: back to ready, or to the dead letters after too many losses of one step."""
     total, buried = 0, 0
     for lane in deps.live.lanes():
-        again, lost, wakes = deps.live.steps.reap(lane, deps.settings.losses)
-        deps.send(wakes)
+        again, lost, _ = deps.live.steps.reap(lane, deps.settings.losses)
         total += again
         buried += len(lost)
         _each(lost, lambda each: _bury(each, deps))
@@ -78,7 +75,6 @@ def _bury(lost: Lost, deps: Deps) -> None:
         deps.record.dead.put(run, step, cause, lost.losses, WorkerId(lost.worker))
     end = join.end_without(run, step, stands, deps)
     done = deps.live.steps.bury(lost, stands, finish.on_record(run, end, deps) if end else None)
-    deps.send(done.wakes)
     if done.closed:
         finish.cancelled(run, deps)
     log.error("step is dead: %s", cause, extra={"run": run, "step": step})
@@ -88,5 +84,4 @@ def _cascade(run: str, deps: Deps) -> None:
     """Releases that a process left half done."""
     more = True
     while more:
-        more, wakes = deps.live.steps.cascade(run)
-        deps.send(wakes)
+        more, _ = deps.live.steps.cascade(run)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, or_, select, update
 
 from fleet.core.budget import Usage
 from fleet.core.goal import Goal
@@ -64,11 +64,11 @@ class Goals:
 
     def get(self, goal_id: GoalId) -> GoalRecord:
         """Raises UnknownGoal."""
-        return self._one(GOALS.c.goal_id == goal_id, UnknownGoal(f"there is no goal {goal_id}: see `fleet goals`."))
+        return self._one(_BY_GOAL, goal_id, UnknownGoal(f"there is no goal {goal_id}: see `fleet goals`."))
 
     def of_run(self, run_id: RunId) -> GoalRecord:
         """The goal that a run pursues, with that run. Raises UnknownGoal."""
-        return self._one(RUNS.c.run_id == run_id, no_run(run_id))
+        return self._one(_BY_RUN, run_id, no_run(run_id))
 
     def open_runs(self, after: RunId | None = None, limit: int = 500) -> OpenRuns:
         """Runs that have not ended, in the order of their ids, from behind `after`."""
@@ -79,8 +79,7 @@ class Goals:
         return self._db.fetch(lambda connection: [(row.run_id, row.goal_id) for row in connection.execute(query)])
 
     def count_open(self, tenant: str) -> int:
-        query = select(func.count()).select_from(RUNS).where(RUNS.c.ended.is_(None), RUNS.c.tenant == tenant)
-        return self._db.fetch(lambda connection: connection.execute(query).scalar_one())
+        return self._db.fetch(lambda connection: connection.execute(_OPEN_OF, {"tenant": tenant}).scalar_one())
 
     def find(self, prefix: str) -> GoalId:
         """The goal whose id, or whose run's id, begins with `prefix`, in capitals or as written.
@@ -119,12 +118,11 @@ class Goals:
         """End a run, once: gives the end that stands, which is the first one's. Raises UnknownGoal."""
         if not end.status.ended:
             raise ValueError(f"{end.status} is no end")
-        change = update(RUNS).where(RUNS.c.run_id == run_id, RUNS.c.ended.is_(None))
-        change = change.values(status=end.status, end=text_of(end), usage=text_of(usage), ended=clock())
+        about = {"ended_run": run_id, "status": end.status, "end": text_of(end), "usage": text_of(usage)}
 
         def work(connection: Connection) -> End:
-            connection.execute(change)
-            return End.model_validate_json(_run(connection, run_id).end)
+            changed = connection.execute(_END, about).rowcount
+            return end if changed else End.model_validate_json(_run(connection, run_id).end)
 
         return self._db.write(work)
 
@@ -146,9 +144,8 @@ class Goals:
         query = query.order_by(GOALS.c.goal_id.desc(), RUNS.c.run_id.desc()).limit(limit)
         return self._db.fetch(lambda connection: [_record(row) for row in connection.execute(query)])
 
-    def _one(self, which: ColumnElement[bool], missing: UnknownGoal) -> GoalRecord:
-        query = _records().where(which).order_by(RUNS.c.run_id.desc()).limit(1)
-        row = self._db.fetch(lambda connection: connection.execute(query).first())
+    def _one(self, query: Select[Any], of: str, missing: UnknownGoal) -> GoalRecord:
+        row = self._db.fetch(lambda connection: connection.execute(query, {"of": of}).first())
         if row is None:
             raise missing
         return _record(row)
@@ -158,6 +155,15 @@ def _records() -> Select[Any]:
     goal = (GOALS.c.goal_id, GOALS.c.goal, GOALS.c.traceparent, GOALS.c.created)
     run = (RUNS.c.run_id, RUNS.c.status, RUNS.c.end, RUNS.c.usage, RUNS.c.ended)
     return select(*goal, *run).join(RUNS, RUNS.c.goal_id == GOALS.c.goal_id)
+
+
+# Statements that each goal needs are built once: building one takes as long as running it.
+_NEWEST = _records().order_by(RUNS.c.run_id.desc()).limit(1)
+_BY_GOAL = _NEWEST.where(GOALS.c.goal_id == bindparam("of"))
+_BY_RUN = _NEWEST.where(RUNS.c.run_id == bindparam("of"))
+_OPEN_OF = select(func.count()).select_from(RUNS).where(RUNS.c.ended.is_(None), RUNS.c.tenant == bindparam("tenant"))
+_RUN = select(RUNS.c.status, RUNS.c.end).where(RUNS.c.run_id == bindparam("of"))
+_END = update(RUNS).where(RUNS.c.run_id == bindparam("ended_run"), RUNS.c.ended.is_(None)).values(ended=clock())
 
 
 def _record(row: Row[Any]) -> GoalRecord:
@@ -175,7 +181,7 @@ def _record(row: Row[Any]) -> GoalRecord:
 
 
 def _run(connection: Connection, run_id: RunId) -> Any:
-    row = connection.execute(select(RUNS.c.status, RUNS.c.end).where(RUNS.c.run_id == run_id)).first()
+    row = connection.execute(_RUN, {"of": run_id}).first()
     if row is None:
         raise no_run(run_id)
     return row

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Connection, Row, Update, and_, func, null, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Update, and_, bindparam, func, null, select, update
 
 from fleet.core.budget import Usage
 from fleet.core.ids import RunId, StepId
@@ -47,6 +47,11 @@ class CallRow(Value):
     attempts: int = 1
     reissues: int = 0
     fresh: bool = False
+
+
+_USED = (CALLS.c.calls, CALLS.c.input_tokens, CALLS.c.output_tokens, CALLS.c.money)
+_USAGE = select(*(func.coalesce(func.sum(column), 0) for column in _USED)).where(CALLS.c.run_id == bindparam("run"))
+_USAGE_OF_STEP = _USAGE.where(CALLS.c.step_id == bindparam("step"))
 
 
 class Ledger:
@@ -117,11 +122,8 @@ class Ledger:
 
     def usage(self, run: RunId, step: StepId | None = None) -> Usage:
         """What all calls of a run, or of one step, used; those that failed and failed tries of open ones included."""
-        columns = (CALLS.c.calls, CALLS.c.input_tokens, CALLS.c.output_tokens, CALLS.c.money)
-        query = select(*(func.coalesce(func.sum(column), 0) for column in columns)).where(CALLS.c.run_id == run)
-        if step is not None:
-            query = query.where(CALLS.c.step_id == step)
-        calls, given, made, money = self._db.fetch(lambda connection: connection.execute(query).one())
+        query, about = (_USAGE, {"run": run}) if step is None else (_USAGE_OF_STEP, {"run": run, "step": step})
+        calls, given, made, money = self._db.fetch(lambda connection: connection.execute(query, about).one())
         return Usage(calls=int(calls), input_tokens=int(given), output_tokens=int(made), money=float(money))
 
     def reissued(self, run: RunId | None = None) -> list[CallRow]:

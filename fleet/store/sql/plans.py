@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from fleet.core.ids import RunId
 from fleet.core.plan import Plan, Step
 from fleet.store.sql.database import Database
 from fleet.store.sql.rows import insert_absent
 from fleet.store.sql.tables import NOTED_STEPS, PLANS
+
+_OF_RUN = select(PLANS.c.plan).where(PLANS.c.run_id == bindparam("of")).order_by(PLANS.c.version)
 
 
 class Plans:
@@ -31,8 +33,7 @@ class Plans:
 
     def all(self, run_id: RunId) -> tuple[Plan, ...]:
         """Every version, the first one first."""
-        query = select(PLANS.c.plan).where(PLANS.c.run_id == run_id).order_by(PLANS.c.version)
-        texts = self._db.fetch(lambda connection: list(connection.execute(query).scalars()))
+        texts = self._db.fetch(lambda connection: list(connection.execute(_OF_RUN, {"of": run_id}).scalars()))
         return tuple(Plan.model_validate_json(text) for text in texts)
 
     def note_steps(self, run_id: RunId, version: int, steps: Sequence[Step]) -> "Future[None]":
