@@ -138,8 +138,8 @@ def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: 
     try:
         found = _awaited(tool, args, context, hold, deps) if tool.is_async else tool.call(args, context)
     except ToolFailed:
-        if hold.cancelled:
-            return _cancelled(hold)
+        if hold.cancelled or _heeded(tool, hold):
+            return _stopped(hold, deps)
         raise
     except ModelFailed as failed:
         raise _told(failed.failure) from None
@@ -151,15 +151,27 @@ def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: 
         message = f"{tool.spec.name} took longer than {hold.attempt.step.timeout:g} s"
         raise _doubted(tool, Failure(cls=FailureClass.TRANSIENT, type="timeout", message=message)) from None
     except (Exception, SystemExit) as broken:
-        about = {"run": hold.attempt.context.run, "step": hold.attempt.step.id}
-        log.error("tool %s failed: %s", tool.spec.name, secrets.hidden(traceback.format_exc()), extra=about)
-        raise _doubted(tool, failing.of_exception(broken)) from broken
+        return _broke(tool, broken, hold, secrets, deps)
     return _given(tool, found, hold, deps)
+
+
+def _broke(tool: Tool, broken: BaseException, hold: Hold, secrets: Secrets, deps: Deps) -> Outcome:
+    """A call ended in an error that its tool did not mean to raise, unless it was told to stop."""
+    if _heeded(tool, hold):
+        return _stopped(hold, deps)
+    about = {"run": hold.attempt.context.run, "step": hold.attempt.step.id}
+    log.error("tool %s failed: %s", tool.spec.name, secrets.hidden(traceback.format_exc()), extra=about)
+    raise _doubted(tool, failing.of_exception(broken)) from broken
+
+
+def _heeded(tool: Tool, hold: Hold) -> bool:
+    """Whether what came of a call, be it an error, may come of its being told to stop. A write says what is true."""
+    return hold.stopped and tool.spec.effect is not Effect.WRITES
 
 
 def _given(tool: Tool, found: Any, hold: Hold, deps: Deps) -> Outcome:
     """What a call gave. One that was told to stop may have heeded that, and given a part; a write has happened."""
-    if hold.stopped and tool.spec.effect is not Effect.WRITES:
+    if _heeded(tool, hold):
         return _stopped(hold, deps)
     return values.succeeded(found, deps)
 

@@ -27,6 +27,7 @@ from fleet.store.shapes import Wake
 from fleet.store.steps import Place
 from fleet.tools.context import ToolContext
 from fleet.tools.decorator import tool
+from fleet.tools.tool import ToolFailed
 from tests.engine.fleetlet import (
     AT_ONCE,
     DONE,
@@ -362,3 +363,22 @@ def test_slots_that_are_stuck_are_not_offered_and_a_quarter_of_them_ends_the_wor
     holding.add(claim(deps)).cancel("STALE")
     heart.beat()
     assert drained.is_set()
+
+
+@pytest.mark.parametrize("error", [ToolFailed("cancelled", "it was told to stop"), ValueError("half done")])
+def test_an_error_by_which_a_tool_heeds_that_its_worker_stops_is_no_failure(deps: Deps, error: Exception) -> None:
+    """R32: the step is handed back, and does not end as failed."""
+    holding = Holding()
+
+    @tool(effect="reads", breaker=None)
+    def act(ctx: ToolContext) -> str:
+        holding.stopping.set()
+        holding.hand_back()
+        if ctx.cancelled:
+            raise error
+        return "the whole"
+
+    run = planned(with_tools(deps, act), a_step())
+    slot_of(deps, holding).carry(None)
+    assert deps.record.outcomes.get(run, StepId("a")) is None
+    assert deps.live.runs.states(run)[StepId("a")].state == "ready"
