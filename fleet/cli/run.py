@@ -1,9 +1,11 @@
 """The command run: one goal from its words to its answer, on a fleet that is there or on one of its own."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -14,7 +16,7 @@ from fleet.cli.options import AsJson, Data, Fields, Parameters, Timeout
 from fleet.cli.processes import interrupts
 from fleet.cli.story import sentence_of
 from fleet.cli.view import RunView, table_of
-from fleet.errors import ModelUnavailable
+from fleet.errors import ModelUnavailable, TimedOut
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +45,7 @@ def run(
 
     settings = settings_of(data)
     goal, plan = read_goal(what, options.fields(with_), options.parameters(set_), settings)
-    with _fleet(settings, planned=plan is not None) as there, producer(there) as fleet:
+    with _fleet(settings, planned=plan is not None) as (there, own), producer(there) as fleet:
         handle = fleet.submit(goal, plan=plan)
         out.talk(f"goal {handle.goal_id}")
         warn_of_lanes(fleet, plan)
@@ -51,11 +53,25 @@ def run(
             show(fleet.watch(handle.goal_id, timeout=timeout))
             end = fleet.result(handle.goal_id, timeout=timeout)
         except KeyboardInterrupt:
-            out.talk(
-                f"goal {handle.goal_id} is kept and goes on where a fleet serves it: fleet result {handle.goal_id}"
-            )
+            out.talk(f"goal {handle.goal_id} {_goes_on(handle.goal_id, settings, own=own)}")
             raise
+        except TimedOut:
+            if not own:
+                raise
+            out.talk("the time is over: the fleet that was started for this goal stops")
+            on = _goes_on(handle.goal_id, settings, own=own)
+            raise TimedOut(f"goal {handle.goal_id} has not ended within {timeout:g} s; it {on}") from None
     raise typer.Exit(tell_end(handle.goal_id, end, json=json))
+
+
+def _goes_on(goal: str, settings: "Settings", *, own: bool) -> str:
+    """What becomes of a goal that is not waited for any more. own: its fleet was started for it, and stops."""
+    folder = settings.data.absolute()
+    option = "" if folder == Path(".fleet").absolute() else f" --data {shlex.quote(str(folder))}"
+    result = f"`fleet result{option} {goal}` waits for its end"
+    if own:
+        return f"is kept in {folder}, and goes on when you start `fleet up{option}`; {result} then"
+    return f"goes on without you: {result}"
 
 
 def show(events: "Iterable[Event]", view: RunView | None = None, stream: TextIO | None = None) -> RunView:
@@ -92,8 +108,8 @@ def _show_live(events: "Iterable[Event]", view: RunView, stream: TextIO) -> RunV
 
 
 @contextmanager
-def _fleet(settings: "Settings", *, planned: bool) -> "Iterator[Settings]":
-    """The settings of a fleet that runs: the one that is there, else one for as long as this lasts.
+def _fleet(settings: "Settings", *, planned: bool) -> "Iterator[tuple[Settings, bool]]":
+    """The settings of a fleet that runs: the one that is there, else its own (True) for as long as this lasts.
 
     planned: whether no planner is needed. Raises ModelUnavailable where a fleet would be started that has none.
     """
@@ -102,7 +118,7 @@ def _fleet(settings: "Settings", *, planned: bool) -> "Iterator[Settings]":
 
     there = attach(settings) if settings.redis_url is None else settings if serving(settings) else None
     if there is not None:
-        yield there
+        yield there, False
         return
     if not (planned or settings.planner_model or settings.model_script):
         raise ModelUnavailable("no planner is configured: set FLEET_PLANNER_MODEL, or run a plan file")
@@ -113,4 +129,4 @@ def _fleet(settings: "Settings", *, planned: bool) -> "Iterator[Settings]":
     interrupts(embedded.hurry)
     with embedded as started:
         started.wait_ready()
-        yield started.settings
+        yield started.settings, True
