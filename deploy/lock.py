@@ -10,10 +10,17 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
+IMAGES = [
+    {"python_full_version": version, "python_version": version.rpartition(".")[0], "platform_machine": machine}
+    for version in ("3.11.0", "3.11.9", "3.12.9", "3.13.9")
+    for machine in ("x86_64", "aarch64")
+]
+"""What PYTHON_IMAGE may bring; all of them Linux."""
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==")
 
 
@@ -28,9 +35,14 @@ def needed() -> set[str]:
             continue
         seen.add((name, extra))
         for requirement in _requirements(name):
-            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            if _applies(requirement.marker, extra):
                 waiting += _wanted(requirement)
     return {name for name, _ in seen}
+
+
+def _applies(marker: Marker | None, extra: str) -> bool:
+    """Whether a requirement holds in any image that somebody may build: its pin keeps the marker, for pip to heed."""
+    return marker is None or any(marker.evaluate({"extra": extra} | image) for image in IMAGES)
 
 
 def _wanted(requirement: Requirement) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,51 @@ def test_the_image_holds_pinned_packages_only_and_runs_as_nobody_special() -> No
     assert all(pins[name] == block for name, block in lock["blocks"](shipped).items()), "run python deploy/lock.py"
     assert {"celery", "redis", "flower", "sqlmodel", "kombu", "psycopg-binary"} <= set(lock["blocks"](shipped))
     assert not {"pytest", "ruff", "mypy", "hatchling"} & set(lock["blocks"](shipped))
+
+
+def test_the_packages_of_the_image_are_all_that_its_processes_import() -> None:
+    """A package that only tests and builds bring along is not there."""
+    lock = runpy.run_path(str(ROOT / "deploy" / "lock.py"))
+    shipped = set(lock["blocks"]((ROOT / "deploy" / "requirements.txt").read_text())) | {"celery-agent-fleet"}
+    command = [sys.executable, "-c", IMPORTING, *sorted(shipped)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+IMPORTING = """
+import sys
+from importlib import import_module
+from importlib.metadata import packages_distributions
+
+OWNERS = {top: {name.lower().replace("_", "-").replace(".", "-") for name in names}
+          for top, names in packages_distributions().items()}
+SHIPPED = set(sys.argv[1:])
+
+class Absent:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        owners = OWNERS.get(name.partition(".")[0])
+        if owners and not owners & SHIPPED:
+            raise ModuleNotFoundError(f"{name} is not in the image", name=name)
+
+sys.meta_path.insert(0, Absent)
+for name in ("fleet._apps.tasks.worker", "fleet._apps.scheduler.main", "fleet.cli.main", "fleet.client",
+             "fleet.embedded.fleet", "kombu.transport.redis", "celery.concurrency.thread", "flower.command",
+             "sqlalchemy.dialects.postgresql.psycopg", "psycopg", "alembic.command", "pydantic_ai.models.openai"):
+    import_module(name)
+"""
+
+
+def test_the_image_is_named_for_the_version_of_the_project() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert {services()[name]["image"] for name in ("migrate", "scheduler", "worker", "flower")} == {
+        f"celery-agent-fleet:{version}"
+    }
+
+
+def test_nobody_takes_the_server_that_sets_postgres_up_for_postgres() -> None:
+    """It listens on no address but its socket."""
+    assert "--host=127.0.0.1" in services()["postgres"]["healthcheck"]["test"]
 
 
 def test_a_real_server_starts_with_the_shipped_configuration(tmp_path: Path) -> None:
