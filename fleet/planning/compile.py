@@ -6,9 +6,10 @@ from fleet.core.ids import StepId
 from fleet.core.plan import Hole, Plan, Problem, Step
 from fleet.core.tool import ToolSpec
 from fleet.core.value import Json
+from fleet.planning.finding import answer_of, holes_of
 from fleet.planning.lines import Garbled, RawCall, RawJoin, RawLine, Thought
 from fleet.planning.passes import arguments, cost, ending, equal, ids, needs, order, tools
-from fleet.planning.references import answer_of, holes_of, needs_of, rename
+from fleet.planning.references import needs_of, rename
 from fleet.planning.scope import Limits, Scope
 
 

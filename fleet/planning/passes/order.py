@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from fleet.core.ids import StepId
 from fleet.core.plan import Problem
 from fleet.core.tool import ToolSpec
+from fleet.planning.finding import holes_of
 from fleet.planning.lines import RawCall
-from fleet.planning.references import holes_of, needs_of
+from fleet.planning.references import needs_of
 
 
 def wanted(raw: RawCall, spec: ToolSpec | None) -> tuple[StepId, ...]:

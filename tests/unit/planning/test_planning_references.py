@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from fleet.core.outcome import FailureClass
 from fleet.core.plan import Ref, Step
 from fleet.core.value import Json
+from fleet.planning.finding import holes_of
 from fleet.planning.references import (
     ReferenceFailed,
     escape,
-    holes_of,
     needs_of,
     rename_step,
     resolve,
