@@ -1,7 +1,7 @@
 """Kombu's Redis transport for messages that are only hints: what a worker has taken, Redis does not keep.
 
-A wake-up that is lost is told again by the sweeper, so the bookkeeping of unacknowledged messages would protect nothing;
-it is four commands a message, and one Redis client built for each of them. One channel keeps one client.
+A wake-up that is lost is told again by the sweeper, so the bookkeeping of unacknowledged messages would protect
+nothing; it is four commands a message, and one Redis client built for each of them. One channel keeps one client.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from typing import Any
 from kombu.transport import redis, virtual
 
 
-class Channel(redis.Channel):  # type: ignore[misc]
+class Channel(redis.Channel):
     """Acknowledges in memory; on the way out gives back what no slot has taken."""
 
-    QoS = virtual.QoS
-    _restore = virtual.Channel._restore
+    QoS = virtual.QoS  # type: ignore[assignment]
+    _restore = virtual.Channel._restore  # type: ignore[assignment]
     _restore_at_beginning = virtual.Channel._restore_at_beginning
 
     @contextmanager
@@ -25,10 +25,10 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
     @cached_property
     def _kept(self) -> Any:
-        return self._create_client()
+        return self._create_client()  # type: ignore[no-untyped-call]
 
 
-class Transport(redis.Transport):  # type: ignore[misc]
+class Transport(redis.Transport):
     """As Celery's `broker_transport`."""
 
     Channel = Channel

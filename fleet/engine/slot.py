@@ -1,8 +1,8 @@
 """A slot of a worker: claims a step, runs it, commits it, and goes on with the next for a while.
 
 The order at the end of an attempt: (1) outcome into the SQL journal, and what stands there is the outcome; (2) one
-script that stores it, releases what waited, claims the next step and sends the messages that wake further slots. A crash
-between the two loses nothing: a later attempt looks into the journal before it does anything.
+script that stores it, releases what waited, claims the next step and sends the messages that wake further slots. A
+crash between the two loses nothing: a later attempt looks into the journal before it does anything.
 """
 
 import logging

@@ -22,7 +22,7 @@
 | {ns}:ends | stream | the last 10,000 runs that ended, for who waits | an hour after the last |
 | {ns}:breaker:<name> | hash | state, until, first, failures | 10 windows |
 | {ns}:leader | string | the scheduler that leads | seconds |
-| {ns}:run:<id> | hash | `:status` and others; steps' records; `<step>/<n>`: who waits for it | retention after the end |
+| {ns}:run:<id> | hash | `:status` and others, records, specs, pages of children (base.lua) | retention after the end |
 | {ns}:run:<id>:outcomes | hash | step, its outcome as JSON | the same |
 | {ns}:run:<id>:cascade | list | pages of children still to release | the same |
 | {ns}:run:<id>:events | stream | events, ids `epoch-n` without a gap | the same |

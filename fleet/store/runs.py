@@ -124,11 +124,12 @@ class Runs:
 
     def states(self, run: str) -> dict[StepId, LiveStep]:
         """Every step's state."""
-        return {step: shapes.state_of(record) for step, record in self.records(run)}
+        return {StepId(step): shapes.state_of(text) for step, text in self._fields(run) if not _OTHER.search(step)}
 
     def steps(self, run: str) -> dict[StepId, Step]:
         """Every step of the run, of all its plan versions."""
-        return {step: shapes.step_of(shapes.spec_part(record)) for step, record in self.records(run)}
+        found = ((field.partition("/"), text) for field, text in self._fields(run))
+        return {StepId(step): shapes.step_of(text) for (step, _, part), text in found if part == "spec"}
 
     def outcomes(self, run: str, steps: Sequence[str]) -> dict[StepId, Outcome]:
         """Outcomes of these steps, as far as they have ended, read by pages."""
@@ -169,9 +170,8 @@ class Runs:
         whole = [status == "cancelling" or join is not None for status, join in found]
         return [run for run, there in zip(runs, whole, strict=True) if not there]
 
-    def records(self, run: str) -> Iterator[tuple[StepId, str]]:
-        """Every step with its record, by pages; a step may come twice where the run grows meanwhile."""
+    def _fields(self, run: str) -> Iterator[tuple[str, str]]:
+        """What the run's hash holds, by pages; a field may come twice where the run grows meanwhile."""
         pairs = self._client.hscan_iter(self._keys.run(run), count=PAGE)
         while found := guarded(lambda: next(pairs, None)):
-            if not _OTHER.search(found[0]):
-                yield StepId(found[0]), found[1]
+            yield found

@@ -13,6 +13,8 @@ from fleet.core.run import RunContext
 
 CHUNK = 120
 """Steps and needs that one call of add.lua takes."""
+TRAVELLING = 32
+"""References whose values travel with a claim; where there are more, the worker reads them."""
 NEEDS_SHOWN = 20
 """Needs that the event of an added step names."""
 LONGEST = 10 * 365 * 86400.0
@@ -42,10 +44,6 @@ def state_of(record: str) -> LiveStep:
     return LiveStep(word, int(attempts), int(losses), int(retries))
 
 
-def spec_part(record: str) -> str:
-    return record.partition("\n")[2]
-
-
 def wakes(members: Iterable[str]) -> list[Wake]:
     found = (member.split(" ") for member in members)
     return [Wake(run, step, lane) for lane, run, step in found]
@@ -58,10 +56,11 @@ def referred(step: Step) -> list[str]:
 
 def spec_of(step: Step, path: float) -> str:
     """A header for the scripts, a newline, and the step as JSON. path: remaining critical path in seconds."""
-    refs = ",".join(referred(step)) or "-"
+    refs = referred(step)
+    shown = ",".join(refs) if 0 < len(refs) <= TRAVELLING else "-"
     body = step.model_dump_json(exclude_defaults=True)
     times = f"{_milliseconds(step.timeout)} {_milliseconds(path)} {_milliseconds(step.seconds * 1000)}"
-    return f"{step.lane} {times} {refs}\n{body}"
+    return f"{step.lane} {times} {shown}\n{body}"
 
 
 def _milliseconds(seconds: float) -> int:
@@ -69,8 +68,8 @@ def _milliseconds(seconds: float) -> int:
     return round(min(seconds, LONGEST) * 1000)
 
 
-def step_of(spec: str) -> Step:
-    return Step.model_validate_json(spec.partition("\n")[2])
+def step_of(body: str) -> Step:
+    return Step.model_validate_json(body)
 
 
 def threshold(step: Step) -> int:

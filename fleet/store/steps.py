@@ -1,7 +1,7 @@
 """The worker's side of the live state: claim, commit, park, renew; and what takes steps back from workers that died."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Held(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """An attempt whose step has cost too many workers."""
+    """An attempt that was taken back. losses: workers that its step has cost, this one included."""
 
     run: str
     step: str
@@ -147,11 +147,16 @@ class Steps:
         """The worker's slots are no more counted."""
         self._scripts.call("leave", worker)
 
-    def reap(self, lane: str, losses: int, limit: int = 100) -> tuple[int, list[Lost], list[Wake]]:
-        """Take back leases that ran out: how many are ready again, and those that cost `losses` workers."""
-        again, dead, members = self._scripts.call("reap", lane, limit, losses, MOST_WAKES * 4)
-        lost = [Lost(dead[i], dead[i + 1], dead[i + 2], int(dead[i + 3]), dead[i + 4]) for i in range(0, len(dead), 5)]
-        return int(again), lost, shapes.wakes(members)
+    def reap(
+        self, lane: str, losses: int, limit: int = 100, tell: Callable[[list[Lost]], object] = lambda taken: None
+    ) -> tuple[int, list[Lost], list[Wake]]:
+        """Take back leases that ran out: how many are ready again, and those that cost `losses` workers.
+
+        tell: hears of the attempts whose steps are ready again.
+        """
+        again, dead, members, taken = self._scripts.call("reap", lane, limit, losses, MOST_WAKES * 4)
+        tell(_lost(taken))
+        return int(again), _lost(dead), shapes.wakes(members)
 
     def bury(self, lost: Lost, outcome: Outcome, end: End | None = None) -> Next:
         """Settle a step that took its workers down, once that is on record; end the run if `end` says so."""
@@ -182,6 +187,10 @@ class Steps:
     def untold(self) -> list[Wake]:
         """Ready steps that no message on its way speaks of, up to the number of sleeping slots."""
         return shapes.wakes(self._scripts.call("sweep", MOST_WAKES * 4))
+
+
+def _lost(reply: Sequence[Any]) -> list[Lost]:
+    return [Lost(*reply[i : i + 3], int(reply[i + 3]), reply[i + 4]) for i in range(0, len(reply), 5)]
 
 
 def _next(reply: Sequence[Any]) -> Next:

@@ -12,6 +12,7 @@ for i = 3, #ARGV do
     redis.call('ZREM', global('ready:' .. st.lane), member(run, step))
     redis.call('ZREM', global('leases:' .. st.lane), member(run, step))
     forget(run, step)
+    forget(run, step .. '/spec')
     event(run, 'step.ended', step, '{"status":"superseded"}')
     dropped[#dropped + 1] = step
     if count_left(run, -1) == 0 then drained(run) end

@@ -2,10 +2,11 @@
 -- Redis's clock. What a call reads of a run it remembers, what it changes is written once, at its end (`flush`), and
 -- nothing outlives the call: a command costs more than all that is done with its answer.
 --
--- A run's hash holds fields of its own, ':status' and the like; of each step its record, '<step>'; and who waits for it,
--- in pages, '<step>/<n>'. A record is three lines: the state, '<word> <attempts> <losses> <retries> <more>'; the header,
--- '<lane> <timeout ms> <remaining path ms> <expected us> <references, comma separated or ->'; and the step as JSON. In a
--- state, more is '<fence> <worker> <deadline>' of a leased step, '<pending> <ok> <threshold>' of a waiting one,
+-- A run's hash holds fields of its own, ':status' and the like; of each step its record, '<step>', the step as JSON,
+-- '<step>/spec', and who waits for it, in pages, '<step>/<n>'. A record is written at each change, and so holds nothing
+-- that grows with a step's needs. It is two lines: the state, '<word> <attempts> <losses> <retries> <more>'; and the header,
+-- '<lane> <timeout ms> <remaining path ms> <expected us> <references, comma separated, or - for none or many>'. In a state,
+-- more is '<fence> <worker> <deadline>' of a leased step, '<pending> <ok> <threshold>' of a waiting one,
 -- that and '<cursor>' of a loading one, and of a parked one when.
 
 local ns, now, now_text, epoch
@@ -101,18 +102,20 @@ local function count_left(run, change)
 end
 
 -- Numbers stay text until they are reckoned with: to read and to write them costs as much as all the rest.
-local RECORD = '^(%a+) (%d+) (%d+) (%d+) ?([^\n]*)\n((%S+) (%d+) (%d+) (%d+) (%S+)\n.*)$'
+local RECORD = '^(%a+) (%d+) (%d+) (%d+) ?([^\n]*)\n((%S+) (%d+) (%d+) (%d+) (%S+))$'
 local function parse(raw)
-  local word, attempts, losses, retries, more, spec, lane, timeout, path, own, refs = string.match(raw, RECORD)
+  local word, attempts, losses, retries, more, header, lane, timeout, path, own, refs = string.match(raw, RECORD)
   return {
     word = word, attempts = attempts, losses = losses, retries = retries, more = more,
-    spec = spec, lane = lane, timeout = timeout, path = path, own = own, refs = refs,
+    header = header, lane = lane, timeout = timeout, path = path, own = own, refs = refs,
   }
 end
 
 -- A step that is not there yet. spec: header and JSON.
 local function new_step(run, step, spec, attempts)
-  local st = parse('loading ' .. attempts .. ' 0 0\n' .. spec)
+  local header, body = string.match(spec, '^([^\n]*)\n(.*)$')
+  local st = parse('loading ' .. attempts .. ' 0 0\n' .. header)
+  put(run, step .. '/spec', body)
   view(run).steps[step] = st
   return st
 end
@@ -134,7 +137,7 @@ local function write_step(run, step, st, word, more)
 end
 
 local function record_text(st)
-  return st.word .. ' ' .. st.attempts .. ' ' .. st.losses .. ' ' .. st.retries .. ' ' .. st.more .. '\n' .. st.spec
+  return st.word .. ' ' .. st.attempts .. ' ' .. st.losses .. ' ' .. st.retries .. ' ' .. st.more .. '\n' .. st.header
 end
 
 -- Let go of the lease of a leased step.

@@ -1,7 +1,9 @@
 -- Claiming the best ready step of the lanes a worker serves.
 -- needs: base ready
 
-local function serves(lanes, lane) return lanes == lane or string.find(',' .. lanes .. ',', ',' .. lane .. ',', 1, true) ~= nil end
+local function serves(lanes, lane)
+  return lanes == lane or string.find(',' .. lanes .. ',', ',' .. lane .. ',', 1, true) ~= nil
+end
 
 -- The best of the steps that this call made ready, by its place in `fresh`.
 local function best_fresh(lanes)
@@ -40,12 +42,11 @@ local function pop(lanes)
 end
 
 -- Values of referred steps travel with the claim while they are few and small; the worker reads the rest.
-local REFS, SMALL = 32, 8192
+local SMALL = 8192
 local function referred(run, refs)
   local ids, values = {}, {}
   if refs == '-' then return values end
   for id in string.gmatch(refs, '[^,]+') do ids[#ids + 1] = id end
-  if #ids > REFS then return values end
   local found = redis.call('HMGET', of(run, 'outcomes'), unpack(ids))
   for i, id in ipairs(ids) do
     if found[i] and #found[i] <= SMALL then
@@ -63,7 +64,7 @@ local function claim(worker, lanes, lease)
   for _ = 1, HEADS do
     local run, step = pop(lanes)
     if not run then return {} end
-    fetch(run, {step, ':status', ':context'})
+    fetch(run, {step, step .. '/spec', ':status', ':context'})
     local st = read_step(run, step)
     if st and st.word == 'ready' and takes_steps(run) then
       claimed_own, claimed_lease = tonumber(st.own), lease
@@ -72,7 +73,8 @@ local function claim(worker, lanes, lease)
       write_step(run, step, st, 'leased', fence .. ' ' .. worker .. ' ' .. string.format('%.0f', now + st.timeout))
       redis.call('ZADD', global('leases:' .. st.lane), now + lease, member(run, step))
       event(run, 'step.started', step, '{"worker":"' .. worker .. '","attempt":' .. st.attempts .. '}')
-      return {run, step, fence, st.attempts, st.losses, st.retries, get(run, ':context'), st.spec, referred(run, st.refs)}
+      local context, spec = get(run, ':context'), get(run, step .. '/spec')
+      return {run, step, fence, st.attempts, st.losses, st.retries, context, spec, referred(run, st.refs)}
     end
   end
   return {}

@@ -71,7 +71,8 @@ local TASKS = {plan = 'fleet.plan.v1', join = 'fleet.join.v1'}
 local BODY = '[[\\"%s\\",\\"%s\\"],{},{\\"callbacks\\":null,\\"errbacks\\":null,\\"chain\\":null,\\"chord\\":null}]'
 local HEADERS = '{"lang":"py","task":"%s","id":"%s","shadow":null,"eta":null,"expires":null,"group":null,'
   .. '"group_index":null,"retries":0,"timelimit":[null,null],"root_id":"%s","parent_id":null,"argsrepr":"%s",'
-  .. '"kwargsrepr":"{}","origin":"fleet","ignore_result":true,"replaced_task_nesting":0,"stamped_headers":null,"stamps":{}}'
+  .. '"kwargsrepr":"{}","origin":"fleet","ignore_result":true,"replaced_task_nesting":0,"stamped_headers":null,'
+  .. '"stamps":{}}'
 local PROPERTIES = '{"correlation_id":"%s","reply_to":null,"delivery_mode":2,"delivery_info":{"exchange":"",'
   .. '"routing_key":"lane.%s"},"priority":0,"delivery_tag":"%s"}'
 local MESSAGE = '{"body":"' .. BODY .. '","content-encoding":"utf-8","content-type":"application/json","headers":'
@@ -116,7 +117,8 @@ local function wakes_of(lane, most)
   return found
 end
 
--- The last thing a call does: write what it has changed, and wake whom it should; it says whom. lanes: further ones to look at, or ''.
+-- The last thing a call does: write what it has changed, and wake whom it should; it says whom. lanes: further ones to
+-- look at, or ''.
 local function wakes(lanes, most)
   flush()
   for lane in string.gmatch(lanes, '[^,]+') do touch(lane) end
