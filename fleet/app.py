@@ -67,7 +67,9 @@ def app_of(settings: Settings) -> Celery:
 def __getattr__(name: str) -> Any:
     """`fleet.app:flower_app`: the app of the settings at hand, for Celery's own command line."""
     if name == "flower_app":
-        return app_of(load_settings())
+        app = app_of(load_settings())
+        app.conf.broker_transport = None  # it looks into Redis itself, for brokers whose name it knows
+        return app
     raise AttributeError(name)
 
 

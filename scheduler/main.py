@@ -12,10 +12,12 @@ from fleet.app import make_app, send
 from fleet.engine import recover
 from fleet.engine.deps import Deps, open_deps
 from fleet.engine.lanes import LaneWatch
-from fleet.engine.sweep import sweep
+from fleet.engine.sweep import Told, nobody, sweep
 from fleet.errors import StoreUnreachable
 from fleet.settings import Settings, summary
 from fleet.telemetry import log_to_stderr
+
+from .flower import Losses
 
 log = logging.getLogger("fleet.scheduler")
 LEAD = 3.0
@@ -38,7 +40,7 @@ def main(settings: Settings) -> int:
         signal.signal(number, lambda *_: stop.set())
     log.info("scheduler is up: %s", summary(settings))
     try:
-        Scheduler(deps).run(stop)
+        Scheduler(deps, Losses(app, settings.lease)).run(stop)
     finally:
         deps.close()
     log.info("scheduler has stopped")
@@ -48,8 +50,10 @@ def main(settings: Settings) -> int:
 class Scheduler:
     """Sweeps while it leads. Every action is idempotent, so that two leaders for a moment do no harm."""
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: Deps, told: Told = nobody) -> None:
+        """told: hears of attempts that were taken back."""
         self._deps = deps
+        self._told = told
         self._me = f"{socket.gethostname()}.{os.getpid()}"
         self._rebuilt = self._quiet_until = self._beaten = float("-inf")
         self._lanes = LaneWatch(deps)
@@ -94,6 +98,6 @@ class Scheduler:
             self._rebuilt = time.monotonic()
             recover.rebuild_missing(self._deps, young=opened)
             recover.go_on(self._deps)
-        swept = sweep(self._deps, reap=time.monotonic() > self._quiet_until)
+        swept = sweep(self._deps, reap=time.monotonic() > self._quiet_until, told=self._told)
         self._lanes.look()
         return swept

@@ -17,6 +17,14 @@ log = logging.getLogger("fleet.sweep")
 RUNS_A_SWEEP = 200
 
 
+Told = Callable[[Sequence[Lost], bool], object]
+"""Hears of attempts whose worker was lost, and whether their steps are ready again, or dead."""
+
+
+def nobody(lost: Sequence[Lost], again: bool) -> None:
+    """Hears nothing."""
+
+
 class Swept(NamedTuple):
     """What one sweep did, by number."""
 
@@ -27,12 +35,13 @@ class Swept(NamedTuple):
     filed: int = 0
 
 
-def sweep(deps: Deps, *, reap: bool = True) -> Swept:
+def sweep(deps: Deps, *, reap: bool = True, told: Told = nobody) -> Swept:
     """reap: False leaves leases alone that ran out, after a silence of Redis in which nobody could renew one.
 
+    told: hears of the attempts that were taken back, and must not fail.
     What goes wrong with one run is logged, and does not keep the others waiting. Raises StoreUnreachable.
     """
-    reaped, buried = _reap(deps) if reap else (0, 0)
+    reaped, buried = _reap(deps, told) if reap else (0, 0)
     due, _ = deps.live.steps.due()
     _each(deps.live.runs.cascading(), lambda run: _cascade(run, deps))
     _each(deps.live.runs.cancelling(), lambda run: finish.cancelled(run, deps))
@@ -53,11 +62,12 @@ def _each(items: Sequence[T], act: Callable[[T], object]) -> None:
             log.exception("not swept: %s", item)
 
 
-def _reap(deps: Deps) -> tuple[int, int]:
+def _reap(deps: Deps, told: Told) -> tuple[int, int]:
     """Expired leases: back to ready, or to the dead letters after too many losses of one step."""
     total, buried = 0, 0
     for lane in deps.live.lanes():
-        again, lost, _ = deps.live.steps.reap(lane, deps.settings.losses)
+        again, lost, _ = deps.live.steps.reap(lane, deps.settings.losses, tell=lambda taken: told(taken, True))
+        told(lost, False)
         total += again
         buried += len(lost)
         _each(lost, lambda each: _bury(each, deps))

@@ -190,7 +190,8 @@ class Steps:
 
 
 def _lost(reply: Sequence[Any]) -> list[Lost]:
-    return [Lost(*reply[i : i + 3], int(reply[i + 3]), reply[i + 4]) for i in range(0, len(reply), 5)]
+    fields = (reply[i : i + 5] for i in range(0, len(reply), 5))
+    return [Lost(run, step, fence, int(losses), worker) for run, step, fence, losses, worker in fields]
 
 
 def _next(reply: Sequence[Any]) -> Next:

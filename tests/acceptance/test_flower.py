@@ -127,6 +127,26 @@ def test_no_value_and_no_error_text_reaches_flower(
     assert not [path for path in paths if "sesame" in page(path).text or "try later" in page(path).text]
 
 
+def test_an_attempt_whose_worker_was_killed_does_not_run_for_ever(
+    watched: tuple[EmbeddedFleet, Fleet], page: Page, planned: Planned, tmp_path: Path
+) -> None:
+    """R33 in part: it is shown as retried, of the worker that was killed; and the attempt that followed as done."""
+    fleet, client = watched
+    goal, plan = planned(f"goal: survive\nsteps:\n  a: {{tool: slow_touch, args: {{path: {tmp_path}/t, seconds: 2}}}}")
+    handle = client.submit(goal, plan=plan)
+    started = f"{handle.run_id}:a:1"
+    until(lambda: page("/api/tasks").json().get(started, {}).get("state") == "STARTED")
+    fleet.kill("w1")
+    client.result(handle.goal_id, WAIT)
+    tasks = {task["uuid"].removeprefix(f"{handle.run_id}:"): task for task in tasks_of(page, handle.run_id, 3)}
+    assert {name: task["state"] for name, task in tasks.items()} == {
+        "a:1": "RETRY",
+        "a:2": "SUCCESS",
+        "join.1:1": "SUCCESS",
+    }
+    assert (tasks["a:1"]["exception"], tasks["a:1"]["worker"]) == ("worker lost, or stuck", tasks["a:2"]["worker"])
+
+
 def test_history_survives_a_restart_of_flower(
     watched: tuple[EmbeddedFleet, Fleet], page: Page, planned: Planned
 ) -> None:

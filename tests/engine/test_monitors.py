@@ -9,6 +9,7 @@ import pytest
 from celery import Celery, states
 from celery.events.state import State, Task
 from fleet._apps.scheduler.flower import WHY, Losses
+from fleet._apps.scheduler.main import Scheduler
 from fleet._apps.tasks.flower import StepEvents
 
 from fleet import names
@@ -16,7 +17,7 @@ from fleet.app import make_app
 from fleet.engine.deps import Deps
 from fleet.engine.holding import Holding
 from fleet.engine.slot import Slot
-from fleet.store.steps import Lost
+from fleet.store.steps import Lost, Place
 from fleet.tools.decorator import tool
 from fleet.tools.tool import ToolFailed
 from tests.acceptance.conftest import until
@@ -115,6 +116,21 @@ def test_an_attempt_whose_worker_was_lost_has_ended_for_monitors(
     task = monitor.task(uuid, state)
     assert (task.exception, task.worker.hostname, task.args) == (WHY, NODE, repr((run, "a", 1)))
     assert set(monitor.state.workers) == {"probe@here", NODE}
+
+
+def test_each_lost_attempt_of_a_step_ends_and_the_last_one_as_a_failure(
+    deps: Deps, app: Celery, events: StepEvents, monitor: Monitor
+) -> None:
+    """R33 in part: by the scheduler, which takes the step back; the third worker that it costs is the last."""
+    run = planned(deps, a_step())
+    scheduler = Scheduler(deps, Losses(app, 0.0))
+    for number, state in enumerate((states.RETRY, states.RETRY, states.FAILURE), 1):
+        attempt, _ = deps.live.steps.claim(Place(f"{NODE}.77", "main", 0.0))
+        assert attempt is not None
+        events.started(attempt)
+        monitor.task(names.task_id(run, "a", number), states.STARTED)
+        scheduler.tick()
+        assert monitor.task(names.task_id(run, "a", number), state).worker.hostname == NODE
 
 
 def test_news_of_a_loss_is_no_sign_of_life(app: Celery, monitor: Monitor) -> None:
