@@ -86,8 +86,10 @@ class WorkerProcess:
             self._heartbeat.stop()
             self._events.stop()
             self._deps.close()
-        log.info("worker %s has stopped", self._node)
-        return int(worker.exitcode or 0)
+        code = int(worker.exitcode or 0)
+        if code == 0:  # else the last line says why, and is what people are shown
+            log.info("worker %s has stopped", self._node)
+        return code
 
     def _carry(self, wake: Wake) -> int:
         try:
