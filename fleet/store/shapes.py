@@ -1,9 +1,10 @@
 """How steps, claims and outcomes look in Redis: written and read here only."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+from pydantic_core import to_json
 
 from fleet.core.attempt import Attempt
 from fleet.core.ids import Fence, StepId
@@ -91,17 +92,17 @@ def records(steps: Sequence[Step], paths: Mapping[StepId, float]) -> Iterator[st
     for step in steps:
         for record in _parts(step, paths.get(step.id, step.seconds)):
             if size + 1 + len(record[7]) > CHUNK and chunk:
-                yield json.dumps(chunk)
+                yield to_json(chunk).decode()
                 chunk, size = [], 0
             chunk.append(record)
             size += 1 + len(record[7])
     if chunk:
-        yield json.dumps(chunk)
+        yield to_json(chunk).decode()
 
 
 def _parts(step: Step, path: float) -> Iterator[list[Any]]:
     within = _milliseconds(step.join.within) if isinstance(step.join, BestEffort) else 0
-    about = json.dumps({"tool": step.tool or step.kind, "call": step.call(), "needs": step.needs[:NEEDS_SHOWN]})
+    about = to_json({"tool": step.tool or step.kind, "call": step.call(), "needs": step.needs[:NEEDS_SHOWN]}).decode()
     spec = spec_of(step, path)
     for start in range(0, max(1, len(step.needs)), CHUNK - 1):
         part = step.needs[start : start + CHUNK - 1]

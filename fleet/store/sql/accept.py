@@ -56,10 +56,13 @@ class Draft:
     submission: Submission
     fingerprint: str
     goal: str
+    plan: str
 
     @classmethod
     def of(cls, submission: Submission) -> "Draft":
-        return cls(submission, fingerprint(submission.goal, submission.plan), text_of(submission.goal))
+        goal, plan = submission.goal, submission.plan
+        texts = text_of(goal), plan.model_dump_json() if plan else ""
+        return cls(submission, fingerprint(goal, plan) if goal.key else _digest("\n".join(texts)), *texts)
 
     @property
     def identity(self) -> Identity:
@@ -89,12 +92,18 @@ class Draft:
 
 
 def fingerprint(goal: Goal, plan: Plan | None) -> str:
-    """SHA-256, in hex, of goal and plan as JSON with sorted keys. Equal bodies have equal ones."""
+    """SHA-256, in hex, of goal and plan as JSON with sorted keys. Equal bodies have equal ones.
+
+    Only a goal with a key is ever compared with another one; the rest spare themselves the sorting.
+    """
     body = [
         goal.model_dump(mode="json", exclude_defaults=True),
         plan.model_dump(mode="json") if plan else None,  # whole: join policies differ by a default, `kind`
     ]
-    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return _digest(json.dumps(body, sort_keys=True, separators=(",", ":")))
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -148,7 +157,7 @@ def _insert(connection: Connection, drafts: list[Draft]) -> set[str]:
     if new:
         connection.execute(RUNS.insert(), [draft.run_row() for draft in new])
     plans = [
-        {"run_id": draft.submission.run_id, "version": plan.version, "plan": plan.model_dump_json()}
+        {"run_id": draft.submission.run_id, "version": plan.version, "plan": draft.plan}
         for draft in new
         if (plan := draft.submission.plan)
     ]
