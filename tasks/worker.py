@@ -24,6 +24,7 @@ from fleet.store.shapes import Wake
 from fleet.store.steps import Place
 from fleet.telemetry import log_to_stderr
 
+from .board import Board
 from .flower import StepEvents
 from .heartbeat import Heartbeat
 from .nudge import Nudge, nudge
@@ -55,12 +56,13 @@ class WorkerProcess:
         self._app = app
         self._deps = deps
         self._node = names.node_name(name, socket.gethostname())
-        self._holding = Holding()
+        board = Board.make(settings.slots)
+        self._holding = Holding(board)
         self._asked = 0
         self._events = StepEvents()
         self._place = Place(WorkerId(f"{self._node}.{os.getpid()}"), settings.lanes, settings.lease)
         self._slot = Slot(deps, self._holding, self._place, self._events)
-        self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots, self._begin_to_stop)
+        self._heartbeat = Heartbeat(deps, self._holding, self._place, settings.slots, self._begin_to_stop, board=board)
         app.steps["worker"].add(Nudge)
         register(app, self._carry)
 

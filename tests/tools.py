@@ -1,8 +1,12 @@
 """Tools for tests: each leaves a trace in a file, so that a test can count what really happened."""
 
+import asyncio
 import os
+import re
 import signal
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from fleet.core.outcome import FailureClass
@@ -85,3 +89,64 @@ def fetch_price() -> str:
 def on_gpu() -> str:
     """Only for workers that serve another lane than the main one."""
     return "done"
+
+
+def _gap(ended: threading.Event) -> Callable[[], float]:
+    """A thread that does nothing but look at the clock: the longest time, in seconds, in which it could not."""
+    gaps = [0.0]
+
+    def look() -> None:
+        seen = time.monotonic()
+        while not ended.wait(0.01):
+            now = time.monotonic()
+            gaps.append(now - seen)
+            seen = now
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+
+    def longest() -> float:
+        ended.wait(0.05)
+        ended.set()
+        thread.join()
+        return max(gaps)
+
+    return longest
+
+
+def _backtrack(seconds: float) -> None:
+    """One regular expression that takes about so long, all in one call that lets no other thread run."""
+    size, took = 200, 0.0
+    while took < 0.2:
+        size *= 2
+        started = time.thread_time()  # time in which others had the processor is no part of what it takes
+        re.match("a*a*a*b", "a" * size)
+        took = time.thread_time() - started
+    re.match("a*a*a*b", "a" * round(size * (seconds / took) ** (1 / 3)))
+
+
+@tool(effect="reads", breaker=None)
+def hold_lock(seconds: float, after: str = "") -> float:
+    """Hold the interpreter lock, once a file is there: how long no other thread of the worker could run."""
+    while after and not Path(after).exists():
+        time.sleep(0.01)
+    longest = _gap(threading.Event())
+    _backtrack(seconds)
+    return longest()
+
+
+@tool(effect="reads", breaker=None, timeout=1)
+def lock_up(path: str) -> int:
+    """Hold the interpreter lock for minutes, the first time."""
+    number = _trace(path, "locked")
+    if number == 1:
+        _backtrack(300)
+    return number
+
+
+@tool(effect="reads", breaker=None)
+async def wait_there(path: str, seconds: float, word: str = "x") -> int:
+    """Leave a word in a file, and take a while on the event loop."""
+    number = _trace(path, word)
+    await asyncio.sleep(seconds)
+    return number
