@@ -159,7 +159,7 @@ def test_a_frozen_worker_cannot_replace_an_outcome_that_stands(
     handle = client.submit(goal, plan=plan)
     until(lambda: len(lines(path)) == 1)
     started = next(e for e in client.watch(handle.goal_id, timeout=30) if e.type == "step.started")
-    frozen = str(started.data["worker"]).split(".")[0]
+    frozen = str(started.data["worker"]).split("@")[0]
     fleet.kill(frozen, SIGSTOP)
     end = client.result(handle.goal_id, WAIT)
     fleet.kill(frozen, SIGCONT)
