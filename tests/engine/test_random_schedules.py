@@ -267,7 +267,7 @@ def check_nothing_is_left(made: World) -> None:
         ):
             break
     prefix = f"{live.keys.namespace}:"
-    standing = {"epoch", "workers", "slots", "lanes", "slots:main", "told:main"}
+    standing = {"epoch", "workers", "slots", "lanes", "slots:main", "told:main", "celery:lane.main"}
     left = {key.removeprefix(prefix) for key in live.client.scan_iter(f"{prefix}*", count=1000)}
     stray = {key for key in left - standing if live.client.ttl(prefix + key) < 0}
     assert not stray
