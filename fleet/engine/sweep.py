@@ -15,6 +15,9 @@ from fleet.store.steps import Lost
 T = TypeVar("T")
 log = logging.getLogger("fleet.sweep")
 RUNS_A_SWEEP = 200
+CALLS_A_LOOK = 100
+LATE = 60.0
+"""Seconds at least that an attempt of an ended run is left to close its call itself."""
 
 
 Told = Callable[[Sequence[Lost], bool], object]
@@ -50,6 +53,17 @@ def sweep(deps: Deps, *, reap: bool = True, told: Told = nobody) -> Swept:
     ended = deps.live.runs.ended(RUNS_A_SWEEP)
     _each(ended, lambda run: finish.file_events(run, deps))
     return Swept(reaped, buried, due, len(untold), len(ended))
+
+
+def close_abandoned(deps: Deps) -> int:
+    """Close calls left open in runs that have ended, so that no reservation stands for ever: how many. Idempotent."""
+    age, number = max(LATE, 2 * deps.settings.lease), 0
+    while closed := deps.record.ledger.close_abandoned(age, CALLS_A_LOOK):
+        number += closed
+        log.warning("%d calls were left open by runs that have ended: closed, and counted as made", closed)
+        if closed < CALLS_A_LOOK:
+            break
+    return number
 
 
 def _each(items: Sequence[T], act: Callable[[T], object]) -> None:

@@ -8,12 +8,13 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Row, Update, and_, bindparam, func, null, select, update
 
 from fleet.core.budget import Usage
-from fleet.core.ids import RunId, StepId
+from fleet.core.ids import GoalId, RunId, StepId
 from fleet.core.outcome import Failure
 from fleet.core.value import Json, Value
+from fleet.store.sql.abandoned import close_abandoned
 from fleet.store.sql.database import Database
 from fleet.store.sql.rows import insert_absent, text_of
-from fleet.store.sql.tables import CALLS, clock
+from fleet.store.sql.tables import CALLS, RUNS, clock
 
 OPEN, DONE, FAILED = "open", "done", "failed"
 JSON: TypeAdapter[Any] = TypeAdapter(Any)
@@ -130,6 +131,15 @@ class Ledger:
         """Calls that were issued again while their end was unknown, and so may have been billed twice."""
         which = CALLS.c.reissues > 0
         return self._rows(which if run is None else and_(which, CALLS.c.run_id == run))
+
+    def reissued_for(self, goal: GoalId) -> list[CallRow]:
+        """As reissued, of all runs of a goal."""
+        runs = select(RUNS.c.run_id).where(RUNS.c.goal_id == goal)
+        return self._rows(and_(CALLS.c.reissues > 0, CALLS.c.run_id.in_(runs)))
+
+    def close_abandoned(self, age: float, limit: int = 100) -> int:
+        """Close calls left open in runs that ended `age` seconds ago, as failed and in doubt: how many there were."""
+        return close_abandoned(self._db, age, limit)
 
     def rows(self, run: RunId) -> list[CallRow]:
         """The calls of a run, by step and ordinal."""

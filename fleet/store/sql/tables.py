@@ -73,6 +73,7 @@ ID = String(255).with_variant(String(255, collation="C"), "postgresql")
 """Ids sort by their bytes on both, whatever the language of the server."""
 
 OPEN = text("ended IS NULL")
+OPEN_CALL = text("state = 'open'")
 
 
 class Row(SQLModel, registry=registry(metadata=MetaData(naming_convention=NAMES))):
@@ -186,6 +187,7 @@ class CallRow(Row, table=True):
     __tablename__ = "calls"
     __table_args__ = (
         Index("ix_calls_reissued", "run_id", sqlite_where=text("reissues > 0"), postgresql_where=text("reissues > 0")),
+        Index("ix_calls_open", "run_id", sqlite_where=OPEN_CALL, postgresql_where=OPEN_CALL),
     )
 
     run_id: str = Field(sa_column=_run_key())
@@ -234,7 +236,7 @@ class EpochRow(Row, table=True):
 
 
 class DeadLetterRow(Row, table=True):
-    """A step that took its workers down. replayed: when it was last given another chance."""
+    """A step that took its workers down. replayed: when it was given another chance; replay: by which run."""
 
     __tablename__ = "dead_letters"
 
@@ -245,6 +247,8 @@ class DeadLetterRow(Row, table=True):
     worker: str = Field(sa_column=_text())
     died: datetime = Field(sa_column=_now())
     replayed: datetime | None = Field(sa_column=_moment())
+    tool: str = Field(sa_column=Column(Text(), nullable=False, server_default=""))
+    replay: str | None = Field(sa_column=Column(ID))
 
 
 class AnswerRow(Row, table=True):

@@ -5,11 +5,13 @@ import pytest
 from fleet.core.budget import Usage
 from fleet.core.ids import StepId
 from fleet.core.outcome import Failure
+from fleet.core.run import End, EndReason, RunStatus
 from fleet.store.sql.ledger import CallKey
 
 RESERVED = Usage(calls=1, input_tokens=100, output_tokens=50, money=0.5)
 USED = Usage(calls=1, input_tokens=90, output_tokens=10, money=0.25)
 REFUSED = Failure(type="timeout", message="too slow")
+ENDED = End(status=RunStatus.FAILED, reason=EndReason.STEPS_FAILED)
 
 
 @pytest.fixture
@@ -105,3 +107,28 @@ def test_a_call_that_was_not_written_ahead_can_not_be_closed(record, key):
     ):
         with pytest.raises(KeyError):
             change()
+
+
+def test_calls_left_open_in_a_run_that_ended_are_closed_and_count_as_made(record, key):
+    """R25, R26: no reservation stands for ever, and the run's usage still is what its calls add up to."""
+    others = [key._replace(ordinal=n) for n in (1, 2)]
+    for each in (key, *others):
+        opened(record, each)
+    record.ledger.done(key, "a", USED)
+    assert record.ledger.close_abandoned(0.0) == 0, "the run is open"
+    record.goals.end(key.run, ENDED, record.ledger.usage(key.run))
+    assert record.ledger.close_abandoned(60.0) == 0, "an attempt may close it itself yet"
+    assert [record.ledger.close_abandoned(0.0, limit=1) for _ in range(3)] == [1, 1, 0]
+    rows = record.ledger.rows(key.run)
+    assert [(row.state, row.usage.calls) for row in rows] == [("done", 1), ("failed", 1), ("failed", 1)]
+    assert [row.failure.type for row in rows if row.failure] == ["abandoned", "abandoned"]
+    assert record.goals.of_run(key.run).usage == record.ledger.usage(key.run) == USED + Usage(calls=2)
+
+
+def test_calls_issued_again_are_listed_for_a_goal(record, key):
+    """R8."""
+    opened(record, key)
+    record.ledger.reissue(key)
+    goal = record.goals.of_run(key.run).goal_id
+    assert record.ledger.reissued_for(goal) == record.ledger.reissued(key.run)
+    assert record.ledger.reissued_for("other") == []
