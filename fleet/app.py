@@ -8,10 +8,7 @@ from typing import Any
 from celery import Celery
 from kombu.entity import Queue
 
-from fleet import names
-from fleet.core.ids import JOIN, PLAN
 from fleet.settings import Settings, load_settings, mask
-from fleet.store.shapes import Wake
 
 log = logging.getLogger("fleet.app")
 CONF = {
@@ -73,22 +70,6 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(name)
 
 
-def task_of(step: str) -> str:
-    """The wire name of the task that carries a step."""
-    if step.startswith(PLAN):
-        return names.PLAN
-    return names.JOIN if step.startswith(JOIN) else names.STEP
-
-
-def send(app: Celery, wakes: Iterable[Wake]) -> None:
-    """Send a message for each step. Never fails: a message that is lost is told again by the sweeper."""
-    pending = list(wakes)
-    try:
-        _publish(app, pending)
-    except Exception as lost:
-        log.warning("%d messages were not sent, the sweeper will: %s", len(pending), mask(str(lost)))
-
-
 def tell_monitors(app: Celery, events: Sequence[Mapping[str, Any]]) -> None:
     """Send task events in one message, each with the `hostname` of the worker it is of. Never fails: nobody keeps them.
 
@@ -99,20 +80,3 @@ def tell_monitors(app: Celery, events: Sequence[Mapping[str, Any]]) -> None:
             dispatcher._publish([dict(event) for event in events], dispatcher.producer, "task.multi")
     except Exception as lost:
         log.debug("task events were lost: %s", mask(str(lost)))
-
-
-def _publish(app: Celery, pending: Sequence[Wake]) -> None:
-    if not pending:
-        return
-    with app.producer_pool.acquire(block=True) as producer:
-        for wake in pending:
-            queue = queue_of(wake.lane)
-            app.send_task(
-                task_of(wake.step),
-                (wake.run, wake.step),
-                producer=producer,
-                exchange="",
-                routing_key=queue,
-                ignore_result=True,
-                retry=False,
-            )

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
-from fleet.app import make_app, send
 from fleet.core.budget import Usage
 from fleet.core.events import Event, EventType
 from fleet.core.goal import Goal
@@ -77,9 +76,7 @@ class Fleet:
     def connect(cls, settings: Settings | None = None) -> "Fleet":
         """Raises StoreUnreachable where there is no fleet."""
         found = reachable(settings or load_settings())
-        url = found.redis_url.get_secret_value() if found.redis_url else ""
-        app = make_app(url, found.namespace, found.lanes.split(","))
-        deps = open_deps(found, lambda wakes: send(app, wakes), service="fleet-client")
+        deps = open_deps(found, service="fleet-client")
         recover.ensure_epoch(deps)
         return cls(deps)
 

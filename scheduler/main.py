@@ -8,12 +8,12 @@ import threading
 import time
 from typing import Any
 
-from fleet.app import make_app, send
+from fleet.app import make_app
 from fleet.engine import recover
 from fleet.engine.deps import Deps, open_deps
 from fleet.engine.lanes import LaneWatch
-from fleet.engine.sweep import Told, nobody, sweep
-from fleet.errors import StoreUnreachable
+from fleet.engine.sweep import Told, close_abandoned, nobody, sweep
+from fleet.errors import ClockSimulated, StoreUnreachable
 from fleet.settings import Settings, summary
 from fleet.telemetry import log_to_stderr
 
@@ -34,7 +34,7 @@ def main(settings: Settings) -> int:
     if settings.redis_url is None:
         raise StoreUnreachable("no Redis is named: start a fleet with `fleet up`, or set FLEET_REDIS_URL")
     app = make_app(settings.redis_url.get_secret_value(), settings.namespace, settings.lanes.split(","))
-    deps = open_deps(settings, lambda wakes: send(app, wakes), service="fleet-scheduler")
+    deps = open_deps(settings, service="fleet-scheduler")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -63,6 +63,8 @@ class Scheduler:
             try:
                 if self._led():
                     self.tick()
+            except ClockSimulated:
+                raise
             except StoreUnreachable as away:
                 log.warning("not swept: %s", away)
                 self._be_quiet()
@@ -98,6 +100,7 @@ class Scheduler:
             self._rebuilt = time.monotonic()
             recover.rebuild_missing(self._deps, young=opened)
             recover.go_on(self._deps)
+            close_abandoned(self._deps)
         swept = sweep(self._deps, reap=time.monotonic() > self._quiet_until, told=self._told)
         self._lanes.look()
         return swept

@@ -1,1 +1,1 @@
-"""The Celery side of a worker: decode a message, carry a slot, send."""
+"""The Celery side of a worker: decode a message, carry a slot."""

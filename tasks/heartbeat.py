@@ -156,7 +156,7 @@ class Heartbeat:
     def _found(self) -> None:
         """Redis is there, and messages that it has lost are sent again."""
         if self._away:
-            self._deps.send(self._deps.live.steps.untold())
+            self._deps.live.steps.untold()
         self._away = False
 
     def _guarded(self, work: Callable[[], None]) -> None:

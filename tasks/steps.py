@@ -1,4 +1,4 @@
-"""The three Celery tasks. Decode, decide, send: everything that can be wrong is in the engine.
+"""The three Celery tasks. Decode, carry: everything that can be wrong is in the engine.
 
 A message only wakes a slot: the slot claims the step that the message was sent for if that is the best it may run, else
 the best, and goes on. Each step is told to Flower by itself, so the tasks send no events of their own.

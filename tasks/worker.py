@@ -12,7 +12,7 @@ from celery import Celery, signals
 from celery.platforms import SecurityWarning
 
 from fleet import names
-from fleet.app import make_app, send
+from fleet.app import make_app
 from fleet.core.ids import WorkerId
 from fleet.engine import recover
 from fleet.engine.deps import Deps, open_deps
@@ -43,7 +43,7 @@ def main(settings: Settings, name: str) -> int:
     if settings.redis_url is None:
         raise StoreUnreachable("no Redis is named: start a fleet with `fleet up`, or set FLEET_REDIS_URL")
     app = make_app(settings.redis_url.get_secret_value(), settings.namespace, settings.lanes.split(","))
-    deps = open_deps(settings, lambda wakes: send(app, wakes), service="fleet-worker")
+    deps = open_deps(settings, service="fleet-worker")
     recover.ensure_epoch(deps)
     return WorkerProcess(app, deps, name).run()
 

@@ -1,11 +1,13 @@
-"""What a use case is given: the stores, the tools, the models, and the ways to wait and to send."""
+"""What a use case is given: the stores, the tools, the models, and the ways to wait."""
 
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+
+from ulid import ULID
 
 from fleet.engine.crash import CrashPoints
 from fleet.engine.portal import PATIENCE, Portal
@@ -14,7 +16,6 @@ from fleet.llm.select import Models, models_from
 from fleet.settings import Settings
 from fleet.store.artifacts import Artifacts
 from fleet.store.live import Live
-from fleet.store.shapes import Wake
 from fleet.store.sql.goals import GoalRecord
 from fleet.store.sql.record import Record
 from fleet.telemetry import Telemetry
@@ -26,7 +27,11 @@ log = logging.getLogger("fleet.deps")
 
 @dataclass(kw_only=True, slots=True)
 class Deps:
-    """One a process. send: how messages go out. clock: seconds since 1970. chance: uniform in [0, 1)."""
+    """One a process. clock: seconds since 1970. chance: uniform in [0, 1).
+
+    sleep: waits so many seconds for a store that is away. ulid: gives a new id. simulated: this is a part of a
+    simulation (fleet.testing), whose clock may be ahead of Redis's.
+    """
 
     settings: Settings
     live: Live
@@ -35,11 +40,13 @@ class Deps:
     models: Models
     artifacts: Artifacts
     telemetry: Telemetry
-    send: Callable[[Iterable[Wake]], None]
     portal: Portal = field(default_factory=Portal)
     crash: CrashPoints = field(default_factory=lambda: CrashPoints(None))
     clock: Callable[[], float] = time.time
     chance: Callable[[], float] = random.random
+    sleep: Callable[[float], None] = time.sleep
+    ulid: Callable[[], ULID] = ULID
+    simulated: bool = False
     goal_of: Callable[[str], GoalRecord] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +65,7 @@ class Deps:
         self.live.close()
 
 
-def open_deps(settings: Settings, send: Callable[[Iterable[Wake]], None], *, service: str = "fleet") -> Deps:
+def open_deps(settings: Settings, *, service: str = "fleet") -> Deps:
     """Everything a process of the fleet needs, connected at first use. Raises BadSetting, StoreUnreachable."""
     if settings.redis_url is None:
         raise StoreUnreachable("no Redis is named: start a fleet with `fleet up`, or set FLEET_REDIS_URL")
@@ -71,6 +78,5 @@ def open_deps(settings: Settings, send: Callable[[Iterable[Wake]], None], *, ser
         models=models_from(settings),
         artifacts=Artifacts(settings.data.absolute() / "artifacts"),
         telemetry=telemetry,
-        send=send,
         crash=CrashPoints(settings.crash_at),
     )

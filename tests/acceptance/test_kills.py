@@ -6,7 +6,7 @@ from signal import SIGCONT, SIGSTOP
 
 import pytest
 
-from fleet.app import make_app, send
+from fleet.app import make_app
 from fleet.client import Fleet
 from fleet.core.goal import Goal
 from fleet.core.run import EndReason, RunStatus
@@ -16,6 +16,7 @@ from fleet.store.sql.record import Record
 from tests.acceptance import script as turns
 from tests.acceptance.conftest import WAIT, Planned, lines, run_plan, states, until
 from tests.fleets import running, settings_for
+from tests.messages import send
 from tests.servers import RedisProcess
 
 Arm = Callable[[str], Callable[[], bool]]

@@ -19,7 +19,7 @@ def deps(redis_server: RedisProcess, tmp_path: Path) -> Iterator[Deps]:
     secrets.mkdir()
     (secrets / "token").write_text("s3cr3t-value")
     settings = settings_for(tmp_path, redis_server.url, tools="", builtins=False, secrets=secrets, retention=60.0)
-    with closing(open_deps(settings, lambda wakes: None)) as deps:
+    with closing(open_deps(settings)) as deps:
         recover.ensure_epoch(deps)
         deps.live.steps.renew(HERE, 4, 60, [])
         yield deps

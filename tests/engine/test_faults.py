@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from fleet._apps.tasks.heartbeat import Heartbeat
 
-from fleet.app import make_app, send
 from fleet.core.goal import Goal
 from fleet.core.ids import StepId
 from fleet.core.outcome import Failure, FailureClass
@@ -23,7 +22,6 @@ from fleet.engine.told import Nobody
 from fleet.errors import PlanRejected
 from fleet.llm.port import Message, ModelFailed, ModelRequest
 from fleet.llm.scripted import ScriptedModel
-from fleet.store.shapes import Wake
 from fleet.store.steps import Place
 from fleet.tools.context import ToolContext
 from fleet.tools.decorator import tool
@@ -235,11 +233,6 @@ def test_what_fails_after_a_commit_does_not_lose_the_step_it_claimed(
     monkeypatch.setattr(deps.record.outcomes, "put_behind", unreachable)
     slot_of(deps).carry(None)
     assert ended(deps, run).status is RunStatus.SUCCEEDED
-
-
-def test_messages_that_can_not_be_sent_fail_nobody() -> None:
-    """R6: a producer whose broker is away; the sweeper sends them."""
-    send(make_app("redis://127.0.0.1:1/0"), [Wake("r", "a")])
 
 
 def test_a_heartbeat_goes_on_whatever_happens(deps: Deps, monkeypatch: pytest.MonkeyPatch) -> None:

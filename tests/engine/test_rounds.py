@@ -21,7 +21,7 @@ DONE = Outcome(status=Status.SUCCEEDED)
 
 @pytest.fixture
 def deps(redis_server: RedisProcess, tmp_path: Path) -> Iterator[Deps]:
-    with closing(open_deps(settings_for(tmp_path, redis_server.url), lambda wakes: None)) as deps:
+    with closing(open_deps(settings_for(tmp_path, redis_server.url))) as deps:
         recover.ensure_epoch(deps)
         yield deps
 
