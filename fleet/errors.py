@@ -28,6 +28,10 @@ class PlanRejected(BadInput):
         super().__init__("the plan was rejected: " + "; ".join(str(p) for p in problems))
 
 
+class ClockSimulated(BadSetting):
+    """The namespace is a simulation's, whose clock is not Redis's own: leases would be given and taken by another time."""
+
+
 class UnknownGoal(FleetFault):
     exit_code = 3
 

@@ -12,7 +12,7 @@ from fleet.core.plan import Plan, Step
 from fleet.core.run import RunStatus
 from fleet.engine import answers, cancel, join, submit
 from fleet.engine.deps import Deps
-from fleet.errors import StoreUnreachable
+from fleet.errors import ClockSimulated, StoreUnreachable
 from fleet.planning.paths import remaining
 from fleet.store.epoch import OPENING
 
@@ -27,14 +27,18 @@ def ensure_epoch(deps: Deps) -> bool:
     """Open a new epoch where Redis holds none; True when this process did. The record only ever counts up.
 
     What is left of an earlier epoch is wiped first. A process that comes second waits for the one that opens it.
+    Raises ClockSimulated in the namespace of a simulation, unless it is a part of that.
     """
+    if not deps.simulated and deps.live.epochs.simulated():
+        name = deps.settings.namespace
+        raise ClockSimulated(f"namespace {name} is a simulation's, with a clock of its own: set FLEET_NAMESPACE")
     until = time.monotonic() + OPENING
     while deps.live.epoch() is None:
         if deps.live.epochs.take():
             return _open_epoch(deps)
         if time.monotonic() > until:
             raise StoreUnreachable("another process opens a new epoch and does not get done")
-        time.sleep(WAIT)
+        deps.sleep(WAIT)
     return False
 
 

@@ -157,7 +157,7 @@ class Slot:
                 if not said:
                     log.warning("waiting for a store: %s", away)
                 said = True
-                time.sleep(PATIENCE)
+                self._deps.sleep(PATIENCE)
 
     def _span(self, attempt: Attempt) -> AbstractContextManager[Any]:
         if not self._deps.telemetry.on:

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ulid import ULID
-
 from fleet.core.events import EventType
 from fleet.core.goal import Goal
 from fleet.core.ids import GoalId, RunId
@@ -71,8 +69,8 @@ def _no_room(goal: Goal, room: dict[str, int], deps: Deps) -> Overloaded | None:
 def _submission(goal: Goal, plan: Plan | None, deps: Deps) -> Submission:
     followed = goal.model_copy(update={"loop": "plan"}) if plan is not None else goal
     return Submission(
-        goal_id=GoalId(f"g{ULID()}".lower()),
-        run_id=RunId(f"r{ULID()}".lower()),
+        goal_id=GoalId(f"g{deps.ulid()}".lower()),
+        run_id=RunId(f"r{deps.ulid()}".lower()),
         goal=followed,
         plan=plan,
         traceparent=deps.telemetry.new_traceparent(),

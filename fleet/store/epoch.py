@@ -29,6 +29,10 @@ class EpochKey:
         found = guarded(lambda: self._client.get(self._keys.epoch))
         return int(found) if found else None
 
+    def simulated(self) -> bool:
+        """Whether a simulation has set the clock of this namespace ahead."""
+        return bool(guarded(lambda: self._client.exists(self._keys.clock_offset)))
+
     def open(self, epoch: int) -> None:
         """Open an epoch where none is. One that is open is never replaced: event ids would go back."""
         guarded(lambda: self._client.set(self._keys.epoch, epoch, nx=True))

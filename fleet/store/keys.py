@@ -35,6 +35,7 @@ class Keys:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.epoch = f"{namespace}:epoch"
+        self.clock_offset = f"{namespace}:clock_offset"
         self.beat = f"{namespace}:beat"
         self.opening = f"{namespace}:opening"
         self.workers = f"{namespace}:workers"

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import redis
 
+from fleet.store import clock
 from fleet.store.keys import Keys
 from fleet.store.scripts import guarded
 
@@ -38,8 +39,8 @@ class Lanes:
 
     def workers(self) -> list[WorkerSeen]:
         """Workers whose heartbeat counts."""
-        now, micro = guarded(self._client.time)
-        names = guarded(lambda: self._client.zrangebyscore(self._keys.workers, now * 1000 + micro // 1000, "+inf"))
+        now = clock.now(self._client, self._keys)
+        names = guarded(lambda: self._client.zrangebyscore(self._keys.workers, now, "+inf"))
         entries = guarded(lambda: self._client.hgetall(self._keys.slots))
         return [WorkerSeen(name, *_slots(entries[name])) for name in names if name in entries]
 

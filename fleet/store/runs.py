@@ -13,7 +13,7 @@ from fleet.core.outcome import Outcome
 from fleet.core.plan import Step
 from fleet.core.run import End, RunContext
 from fleet.errors import FleetFault
-from fleet.store import shapes
+from fleet.store import clock, shapes
 from fleet.store.keys import Keys
 from fleet.store.scripts import Scripts, guarded
 from fleet.store.shapes import LiveStep, Wake
@@ -157,8 +157,7 @@ class Runs:
 
     def overdue(self, limit: int = 100) -> list[str]:
         """Open runs whose deadline has passed, by Redis's clock."""
-        now, micro = guarded(self._client.time)
-        key, due = self._keys.deadlines, now * 1000 + micro // 1000
+        key, due = self._keys.deadlines, clock.now(self._client, self._keys)
         return list(guarded(lambda: self._client.zrangebyscore(key, "-inf", due, start=0, num=limit)))
 
     def missing(self, runs: Sequence[str]) -> list[str]:
