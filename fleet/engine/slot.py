@@ -82,6 +82,8 @@ class Slot:
             if stands is not None:
                 return Settle(outcome=stands, journal="done")
         try:
+            if hold.stopped:
+                raise Unwanted(hold.why)
             return RUNNERS[attempt.step.kind](hold, self._deps)
         except Unwanted as why:
             return Park(delay=0.0, reason=str(why), retry=False)

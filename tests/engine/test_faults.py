@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fleet._apps.tasks.heartbeat import Heartbeat
 
+from fleet.core.attempt import Attempt
 from fleet.core.goal import Goal
 from fleet.core.ids import StepId
 from fleet.core.outcome import Failure, FailureClass
@@ -15,7 +16,7 @@ from fleet.core.run import EndReason, RunStatus
 from fleet.engine import submit, sweep
 from fleet.engine.calls import MODEL_BREAKER, LedgeredModel
 from fleet.engine.deps import Deps
-from fleet.engine.holding import Holding
+from fleet.engine.holding import Hold, Holding
 from fleet.engine.slot import RUNNERS, Slot
 from fleet.engine.submit import Handle
 from fleet.engine.told import Nobody
@@ -375,3 +376,28 @@ def test_an_error_by_which_a_tool_heeds_that_its_worker_stops_is_no_failure(deps
     slot_of(deps, holding).carry(None)
     assert deps.record.outcomes.get(run, StepId("a")) is None
     assert deps.live.runs.states(run)[StepId("a")].state == "ready"
+
+
+def test_what_was_told_to_stop_before_it_began_is_not_run(deps: Deps) -> None:
+    """R22 in part: a heartbeat may hear of it between the claim and the call."""
+    calls: list[int] = []
+
+    @tool(effect="pure")
+    def act() -> int:
+        calls.append(1)
+        return 1
+
+    class Hasty(Holding):
+        """Hears at once that the first attempt is no more wanted."""
+
+        def add(self, attempt: Attempt) -> Hold:
+            hold = super().add(attempt)
+            if attempt.number == 1 and attempt.step.kind == "tool":
+                hold.cancel("STALE")
+            return hold
+
+    run = planned(with_tools(deps, act), a_step())
+    slot_of(deps, Hasty()).carry(None)
+    assert ended(deps, run).status is RunStatus.SUCCEEDED
+    assert len(calls) == 1
+    assert [e.type.value for e in deps.live.streams.read(run)].count("step.parked") == 1
