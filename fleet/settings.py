@@ -57,6 +57,10 @@ class Settings(BaseSettings):
     model_script: Path | None = Field(default=None, description="recorded turns that the scripted model replays")
     model_max_tokens: PositiveInt = Field(default=4096, description="output tokens of one model call")
     model_timeout: PositiveFloat = Field(default=120.0, description="seconds one model call may take")
+    model_store: bool = Field(
+        default=False,
+        description="whether providers keep replies, so that a lost one is asked back, not made again",
+    )
     time_scale: NonNegativeFloat = Field(default=1.0, description="factor on recorded delays of the scripted model")
     documents: Path | None = Field(default=None, description="folder that search and read look at")
     secrets: Path | None = Field(default=None, description="folder of secrets that tools may read, one file each")

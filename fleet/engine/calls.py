@@ -19,7 +19,7 @@ from fleet.core.ids import RunId
 from fleet.core.outcome import Failure, FailureClass
 from fleet.engine.deps import Deps
 from fleet.errors import StoreUnreachable
-from fleet.llm.port import Model, ModelFailed, ModelRequest, Reply
+from fleet.llm.port import Model, ModelFailed, ModelRequest, Recalled, Recalls, Reply
 from fleet.store.sql.ledger import CallKey, CallRow
 from fleet.telemetry import failed as span_failed
 from fleet.telemetry import note
@@ -80,12 +80,23 @@ class LedgeredModel:
 
     async def _opened(self, key: CallKey, request: ModelRequest) -> CallRow:
         """The row, written ahead. Who is told to stop meanwhile has not made the call, and leaves that on record."""
-        opening = asyncio.ensure_future(asyncio.to_thread(self._open, key, request))
+        row = await self._stoppable(key, lambda: self._open(key, request))
+        if not self._to_recall(row):
+            return row
+        said = await self._asked_back(row)
+        if said.reply is None:
+            return await self._stoppable(key, lambda: self._admitted(row, made=said.made))
+        reply = said.reply
+        return await _surely(lambda: self._found(row, reply))
+
+    async def _stoppable(self, key: CallKey, work: Callable[[], CallRow]) -> CallRow:
+        opening = asyncio.ensure_future(asyncio.to_thread(work))
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             with suppress(ModelFailed, StoreUnreachable):
-                if (await opening).state == "open":
+                row = await opening
+                if row.state == "open" and row.fresh:  # else an earlier attempt may have made it: that stands
                     await _surely(lambda: self._deps.record.ledger.failed(key, NOT_MADE, Usage()))
             raise
 
@@ -144,29 +155,53 @@ class LedgeredModel:
     def _keyed(self, request: ModelRequest, row: CallRow) -> ModelRequest:
         return request.model_copy(update={"key": row.idempotency_key})
 
+    def _to_recall(self, row: CallRow) -> bool:
+        return _in_doubt(row) and isinstance(self._model, Recalls)
+
+    async def _asked_back(self, row: CallRow) -> Recalled:
+        """What the provider says of the call. Raises ModelFailed where it can't be asked now, so that one waits."""
+        assert isinstance(self._model, Recalls)  # noqa: S101 - for the type checker
+        try:
+            return await self._model.recall(row.idempotency_key)
+        except ModelFailed as failed:
+            if failed.failure.retryable:
+                raise
+            log.warning("call %s is not asked back: %s", row.idempotency_key, failed)
+            return Recalled()
+
+    def _found(self, row: CallRow, reply: Reply) -> CallRow:
+        """Closes a call with the reply that its provider kept. One that was broken off is counted as a call already."""
+        log.info("call %s was asked back from %s", row.idempotency_key, self.name)
+        usage = reply.usage.model_copy(update={"calls": 0 if row.state == "failed" else 1})
+        return self._deps.record.ledger.done(row.key, reply.model_dump(mode="json", exclude_defaults=True), usage)
+
     def _open(self, key: CallKey, request: ModelRequest) -> CallRow:
-        """Written ahead. A call that was made and whose end is unknown is issued again, and counted as such."""
+        """Written ahead, and admitted; but one whose end is unknown only where its provider can't be asked."""
         ledger = self._deps.record.ledger
         asked = hashlib.sha256(request.model_dump_json(exclude={"key"}).encode()).hexdigest()
         reservation = Usage(calls=1, output_tokens=request.max_tokens)
         row = ledger.open(key, "model", self.name, reservation, f"{key.run}:{key.step}:{key.ordinal}", asked)
-        if row.state == "done":
-            return row
+        return row if row.state == "done" or self._to_recall(row) else self._admitted(row)
+
+    def _admitted(self, row: CallRow, *, made: bool = True) -> CallRow:
+        """Open, within budget and breaker. A call whose end is unknown is issued again, and counted as such.
+
+        made: False where the provider knows that it never was.
+        """
+        ledger = self._deps.record.ledger
         try:
-            self._within_budget(key.run)
-            self._admitted()
+            self._within_budget(row.key.run)
+            self._behind_breaker()
         except ModelFailed as refused:
             if row.fresh:  # it was not made: a later attempt that finds the row must not take it for one in doubt
-                ledger.failed(key, refused.failure, Usage())
+                ledger.failed(row.key, refused.failure, Usage())
             raise
         if row.fresh:
             return row
-        in_doubt = row.failure is not None and row.failure.type == BROKEN_OFF.type
-        if in_doubt:
-            ledger.reopen(key)
-        if in_doubt or row.state == "open":
-            ledger.reissue(key)
-        return ledger.reopen(key)  # as it stands by now: the attempt that was given up may have closed it after all
+        if _in_doubt(row) and made:
+            ledger.reopen(row.key)
+            ledger.reissue(row.key)
+        return ledger.reopen(row.key)  # as it stands by now: the attempt that was given up may have closed it after all
 
     def _within_budget(self, run: RunId) -> None:
         budget = self._deps.goal_of(run).goal.budget
@@ -178,7 +213,7 @@ class LedgeredModel:
                 Failure(cls=FailureClass.BUDGET, type="over_budget", message=f"the goal's budget of {bound} is used up")
             )
 
-    def _admitted(self) -> None:
+    def _behind_breaker(self) -> None:
         state, wait = self._deps.live.breakers.admit(f"model:{self.name}", MODEL_BREAKER)
         if state is BreakerState.OPEN:
             raise ModelFailed(breaker_open(f"model {self.name}", wait))
@@ -192,6 +227,12 @@ class LedgeredModel:
         self._deps.record.ledger.failed(key, failed.failure, failed.usage.model_copy(update={"calls": 1}))
         if counts(failed.failure):
             tallied(f"model:{self.name}", MODEL_BREAKER, self._deps, good=False)
+
+
+def _in_doubt(row: CallRow) -> bool:
+    """Whether an earlier attempt may have made the call, and its end is not known."""
+    broken_off = row.failure is not None and row.failure.type == BROKEN_OFF.type
+    return (row.state == "open" and not row.fresh) or broken_off
 
 
 async def _surely(work: Callable[[], T]) -> T:

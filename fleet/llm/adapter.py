@@ -19,10 +19,11 @@ from pydantic_ai.settings import ModelSettings
 from fleet.core.budget import Usage
 from fleet.core.outcome import Failure, FailureClass
 from fleet.errors import ModelUnavailable
+from fleet.llm import kept
 from fleet.llm.connect import connect
 from fleet.llm.failing import failure_of
 from fleet.llm.limits import Limits
-from fleet.llm.port import Message, ModelFailed, ModelRequest, Reply, Unconfigured
+from fleet.llm.port import Message, ModelFailed, ModelRequest, Recalled, Reply, Unconfigured
 
 log = logging.getLogger("fleet.llm")
 
@@ -93,6 +94,16 @@ class ProviderModel:
             raise self._failed(error, call) from None
         yield self._reply(response, "".join(said))
 
+    async def recall(self, key: str) -> Recalled:
+        """What the provider keeps of the call with this key. That it keeps nothing does not say that nothing was made:
+        it may be at it still, or keep only what was read to its end."""
+        if not self._limits.store:
+            return Recalled()
+        response = await kept.find(self._client(), key, self._limits.timeout)
+        if response is None:
+            return Recalled()
+        return Recalled(reply=self._reply(response, response.text or ""))
+
     async def _next(
         self, events: AsyncIterator[ai.ModelResponseStreamEvent], until: float, deadline: float
     ) -> str | None:
@@ -126,10 +137,24 @@ class ProviderModel:
         return _Call(
             client=client,
             messages=_messages(request.messages),
-            settings=_settings(client, request, seconds, min(request.max_tokens, self._limits.max_tokens)),
+            settings=self._settings(client, request, seconds),
             parameters=_parameters(request),
             seconds=seconds,
         )
+
+    def _settings(self, client: Client[Any], request: ModelRequest, seconds: float) -> ModelSettings:
+        settings = ModelSettings(
+            max_tokens=min(request.max_tokens, self._limits.max_tokens), timeout=seconds, max_retries=0
+        )
+        if request.key:
+            settings["extra_headers"] = {"Idempotency-Key": request.key}
+        if self._limits.store and (body := kept.keeping(client, request.key)):
+            settings["extra_body"] = body
+        if not client.profile.get("openai_supports_reasoning", False):
+            settings["temperature"] = request.temperature
+        for unsupported in client.unsupported_settings:
+            settings.pop(unsupported, None)
+        return settings
 
     def _failed(self, error: Exception, call: _Call) -> ModelFailed:
         if isinstance(error, TimeoutError) and not str(error):
@@ -178,17 +203,6 @@ def _messages(messages: tuple[Message, ...]) -> list[ai.ModelMessage]:
         else:
             out.append(ai.ModelRequest(parts=[part]))
     return out
-
-
-def _settings(client: Client[Any], request: ModelRequest, seconds: float, max_tokens: int) -> ModelSettings:
-    settings = ModelSettings(max_tokens=max_tokens, timeout=seconds, max_retries=0)
-    if request.key:
-        settings["extra_headers"] = {"Idempotency-Key": request.key}
-    if not client.profile.get("openai_supports_reasoning", False):
-        settings["temperature"] = request.temperature
-    for unsupported in client.unsupported_settings:
-        settings.pop(unsupported, None)
-    return settings
 
 
 def _parameters(request: ModelRequest) -> ModelRequestParameters:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, cast
 
 from fleet.core.outcome import FailureClass
-from fleet.llm.port import Model, ModelFailed, ModelRequest, Reply
+from fleet.llm.port import Model, ModelFailed, ModelRequest, Recalled, Recalls, Reply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -40,6 +40,16 @@ class FallbackModel:
             except ModelFailed as failed:
                 _pass_on(model, failed)
         return await self.models[-1].complete(request)
+
+    async def recall(self, key: str) -> Recalled:
+        """The reply that any of them keeps."""
+        made = False
+        for model in self.models:
+            said = await model.recall(key) if isinstance(model, Recalls) else Recalled()
+            if said.reply is not None:
+                return said
+            made = made or said.made
+        return Recalled(made=made)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
         for model in self.models:

@@ -1,7 +1,7 @@
 """The model port: one call with a reply, or one call whose text is streamed."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import NonNegativeFloat, PositiveInt
 
@@ -39,6 +39,16 @@ class Reply(Value):
     finish: str = "stop"
 
 
+class Recalled(Value):
+    """What a provider says of a call whose end nobody knows. reply: what it answered, where it keeps that.
+
+    made: False where it is certain that the call never reached the provider.
+    """
+
+    reply: Reply | None = None
+    made: bool = True
+
+
 class ModelFailed(Exception):
     """A call that came to nothing. failure says whether to try again; usage: what it cost all the same, where known."""
 
@@ -67,3 +77,14 @@ class Model(Protocol):
     async def complete(self, request: ModelRequest) -> Reply: ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]: ...
+
+
+@runtime_checkable
+class Recalls(Protocol):
+    """A model whose provider may keep replies, so that one which a worker died over is asked back, and not made again.
+
+    recall gives what is known of the call that carried `key` (ModelRequest.key); it asks for no new reply, and is not
+    billed. It raises ModelFailed, transient, where the provider can't be asked now.
+    """
+
+    async def recall(self, key: str) -> Recalled: ...

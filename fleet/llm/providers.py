@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from fleet.errors import ModelUnavailable
 from fleet.llm.fallback import FallbackModel
 from fleet.llm.limits import Limits
-from fleet.llm.port import Model, ModelRequest, Reply
+from fleet.llm.port import Model, ModelRequest, Recalled, Reply
 
 if TYPE_CHECKING:
     from fleet.llm.adapter import ProviderModel
@@ -26,17 +26,19 @@ def make_model(
     key: SecretStr | None = None,
     timeout: float = 120.0,
     max_tokens: int = 4096,
+    store: bool = False,
 ) -> Model:
     """The model of that name: `provider:model` as pydantic-ai knows it, or any name where base_url is given.
 
     timeout: seconds that a call may take at most; max_tokens: output tokens of a call at most; a request may ask for
-    less of both. Several names, comma separated, are tried in order. Does nothing else yet: what is missing shows at
-    the first call, or with `ready()`. Raises ModelUnavailable where no name is given.
+    less of both. store: whether the provider is asked to keep replies (fleet.llm.kept). Several names, comma separated,
+    are tried in order. Does nothing else yet: what is missing shows at the first call, or with `ready()`. Raises
+    ModelUnavailable where no name is given.
     """
     names = [part.strip() for part in name.split(",") if part.strip()]
     if not names:
         raise ModelUnavailable("no model is named: set FLEET_PLANNER_MODEL to provider:model")
-    limits = Limits(timeout=timeout, max_tokens=max_tokens)
+    limits = Limits(timeout=timeout, max_tokens=max_tokens, store=store)
     models = [PydanticAIModel(part, base_url=base_url, key=key, limits=limits) for part in names]
     return models[0] if len(models) == 1 else FallbackModel(models)
 
@@ -85,6 +87,9 @@ class PydanticAIModel:
 
     async def complete(self, request: ModelRequest) -> Reply:
         return await (await self._loaded()).complete(request)
+
+    async def recall(self, key: str) -> Recalled:
+        return await (await self._loaded()).recall(key)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
         async with aclosing((await self._loaded()).stream(request)) as items:

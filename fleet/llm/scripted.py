@@ -1,16 +1,18 @@
 """The scripted model, which ships with the product: it answers from recorded turns, after recorded delays."""
 
 import asyncio
+import hashlib
 import json
 import logging
 import re
+import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from fleet.core.outcome import Failure, FailureClass
 from fleet.llm.observed import Seen, agrees, observed
-from fleet.llm.port import ModelFailed, ModelRequest, Reply
+from fleet.llm.port import ModelFailed, ModelRequest, Recalled, Reply
 from fleet.llm.turns import Fail, Observation, Turn, read_turns
 
 __all__ = ["Fail", "Observation", "ScriptedModel", "Turn"]
@@ -23,22 +25,27 @@ class ScriptedModel:
 
     The turn is found by what the prompt says alone, so that the same prompt has the same answer in every process and in
     any order of calls. A turn that expects observations is given only if the prompt holds exactly those: a plan that
-    was carried out wrongly does not end in the recorded answer. time_scale: factor on the recorded delays.
+    was carried out wrongly does not end in the recorded answer. time_scale: factor on the recorded delays. store: a
+    folder that keeps replies by the key of their request, from the moment in which they are asked for, like a provider
+    that works on whether or not anybody reads.
     Raises ModelFailed: `no_recorded_turn`, `timeout` where the delay is longer than the request allows, or what the
     turn says.
     """
 
-    def __init__(self, turns: Iterable[Turn], *, name: str = "scripted", time_scale: float = 1.0) -> None:
+    def __init__(
+        self, turns: Iterable[Turn], *, name: str = "scripted", time_scale: float = 1.0, store: Path | None = None
+    ) -> None:
         self.name = name
+        self._store = store
         self.time_scale = time_scale
         self._turns: dict[tuple[str, int], list[Turn]] = defaultdict(list)
         for turn in turns:
             self._turns[turn.purpose, turn.round].append(turn)
 
     @classmethod
-    def read(cls, path: Path, *, time_scale: float = 1.0) -> "ScriptedModel":
+    def read(cls, path: Path, *, time_scale: float = 1.0, store: Path | None = None) -> "ScriptedModel":
         """A model that answers from the turns in a file. Raises BadInput and OSError."""
-        return cls(read_turns(path), time_scale=time_scale)
+        return cls(read_turns(path), time_scale=time_scale, store=store)
 
     async def complete(self, request: ModelRequest) -> Reply:
         items = [item async for item in self.stream(request)]
@@ -49,6 +56,9 @@ class ScriptedModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[str | Reply]:
         log.info("asked: %s", request.key or request.purpose)  # a witness of each call, apart from the ledger
         turn, text = self._answer(request)
+        reply = Reply(text=text, usage=turn.usage, model=self.name)
+        if turn.fail is None:
+            self._keep(request.key, reply)
         chunks = _chunks(turn, text)
         clock = _Clock(turn.delay_s * self.time_scale, request.timeout)
         for number, chunk in enumerate(chunks, 1):
@@ -60,7 +70,25 @@ class ScriptedModel:
             await clock.until(1.0 if not chunks else 0.0)
             raise ModelFailed(_failure(turn.fail), turn.usage)
         await clock.until(1.0)
-        yield Reply(text=text, usage=turn.usage, model=self.name)
+        yield reply
+
+    async def recall(self, key: str) -> Recalled:
+        """What is kept under a key. Where replies are kept, one that is not there was never asked for."""
+        if self._store is None or not key:
+            return Recalled()
+        try:
+            text = (self._store / _name(key)).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return Recalled(made=False)
+        return Recalled(reply=Reply.model_validate_json(text))
+
+    def _keep(self, key: str, reply: Reply) -> None:
+        if self._store is None or not key:
+            return
+        self._store.mkdir(parents=True, exist_ok=True)
+        draft = self._store / f"{uuid.uuid4().hex}.draft"
+        draft.write_text(reply.model_dump_json(exclude_defaults=True), encoding="utf-8")
+        draft.replace(self._store / _name(key))
 
     def _answer(self, request: ModelRequest) -> tuple[Turn, str]:
         prompt = _prompt(request)
@@ -94,6 +122,10 @@ class _Clock:
         if late:
             said = f"no answer within {self._timeout:g} s"
             raise ModelFailed(Failure(cls=FailureClass.TRANSIENT, type="timeout", message=said))
+
+
+def _name(key: str) -> str:
+    return f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def _prompt(request: ModelRequest) -> str:

@@ -29,16 +29,17 @@ def models_from(settings: Settings) -> Models:
     Connects to nothing, and imports no client of a provider. Raises BadSetting where the script can't be read.
     """
     if settings.model_script is not None:
-        scripted = _script(settings.model_script, settings.time_scale)
+        store = settings.data.absolute() / "replies" if settings.model_store else None
+        scripted = _script(settings.model_script, settings.time_scale, store)
         return Models(planner=scripted, step=scripted)
     planner = _model(settings, settings.planner_model)
     step = _model(settings, settings.step_model) if settings.step_model else planner
     return Models(planner=planner, step=step)
 
 
-def _script(path: Path, time_scale: float) -> ScriptedModel:
+def _script(path: Path, time_scale: float, store: Path | None) -> ScriptedModel:
     try:
-        return ScriptedModel.read(path, time_scale=time_scale)
+        return ScriptedModel.read(path, time_scale=time_scale, store=store)
     except (OSError, UnicodeDecodeError, BadInput) as wrong:
         raise BadSetting(f"model_script: {wrong}") from wrong
 
@@ -52,4 +53,5 @@ def _model(settings: Settings, name: str) -> Model | None:
         key=settings.model_key,
         timeout=settings.model_timeout,
         max_tokens=settings.model_max_tokens,
+        store=settings.model_store,
     )

@@ -21,6 +21,8 @@ class Exchange:
     headers: dict[str, str]
     body: dict[str, Any]
     writer: asyncio.StreamWriter = field(repr=False)
+    asked: str = ""
+    """The method and what it was for, such as `GET /v1/chat/completions?limit=1`."""
 
     async def reply(self, status: int, body: object, **headers: str) -> None:
         content = json.dumps(body).encode()
@@ -102,7 +104,7 @@ class Provider:
                 # A client that goes away while it waits ends the answer, so that a hanging one does not hold the test.
                 gone = (
                     asyncio.ensure_future(reader.read(1))
-                    if "hang" in exchange.body["messages"][-1]["content"]
+                    if exchange.body and "hang" in exchange.body["messages"][-1]["content"]
                     else None
                 )
                 await asyncio.wait([answering, *([gone] if gone else [])], return_when=asyncio.FIRST_COMPLETED)
@@ -121,9 +123,10 @@ class Provider:
         except asyncio.IncompleteReadError:
             return None
         headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
-        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
         exact = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
-        return Exchange({name.lower(): value for name, value in exact.items()}, body, writer)
+        asked = head.split("\r\n")[0].rpartition(" ")[0]
+        return Exchange({name.lower(): value for name, value in exact.items()}, body, writer, asked)
 
 
 @pytest.fixture
