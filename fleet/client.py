@@ -45,10 +45,24 @@ class StepStatus(Value):
     failure: Failure | None = None
 
 
+class Reissued(Value):
+    """A call that was under way when its worker died, and was issued again: it may be billed twice.
+
+    name: of the model or tool. ordinal: which call of the step, from 0. times: how often it was issued again.
+    """
+
+    run_id: str
+    step: str
+    ordinal: int
+    name: str
+    times: int
+
+
 class GoalStatus(Value):
     """A goal as it stands. question: what the run asks a person, while it does.
 
-    unserved: lanes that no live worker serves, with the number of its steps that wait for them.
+    unserved: lanes that no live worker serves, with the number of its steps that wait for them. reissued: calls of all
+    its runs that may be billed twice.
     """
 
     goal_id: str
@@ -61,6 +75,7 @@ class GoalStatus(Value):
     question: str = ""
     steps: tuple[StepStatus, ...] = ()
     unserved: Mapping[str, int] = {}
+    reissued: tuple[Reissued, ...] = ()
     usage: Usage = Usage()
     seconds: float = 0.0
     versions: int = 0
@@ -120,6 +135,7 @@ class Fleet:
             question=questions[0].question if questions else "",
             steps=steps,
             unserved={} if end else self._waiting(steps),
+            reissued=self._reissued(record.goal_id),
             usage=record.usage if end else self._deps.record.ledger.usage(record.run_id),
             seconds=max(0.0, ended - record.created.timestamp()),
             versions=len(self._deps.record.plans.all(record.run_id)),
@@ -178,6 +194,12 @@ class Fleet:
     def _read(self, run: RunId, after: str) -> list[Event]:
         live = self._deps.live.streams.read(run, after, wait=WAIT)
         return live or self._deps.record.events.read(run, after)
+
+    def _reissued(self, goal: GoalId) -> tuple[Reissued, ...]:
+        return tuple(
+            Reissued(run_id=row.key.run, step=row.key.step, ordinal=row.key.ordinal, name=row.name, times=row.reissues)
+            for row in self._deps.record.ledger.reissued_for(goal)
+        )
 
     def _waiting(self, steps: Sequence[StepStatus]) -> dict[str, int]:
         lanes = Counter(step.lane for step in steps if step.state in OPEN)

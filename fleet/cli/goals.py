@@ -80,6 +80,9 @@ def status(goal: GoalArgument, data: Data = None, json: AsJson = False) -> None:
         steps = "1 step waits" if number == 1 else f"{number} steps wait"
         out.data(f"{steps} for lane {lane}, which no live worker serves")
         out.talk(way_out(lane))
+    for call in found.reissued:
+        again = "made again" if call.times == 1 else f"made again {call.times} times"
+        out.data(f"a call of {call.name} in step {call.step} was under way when its worker died, and was {again}")
     if found.question:
         out.data(f"it asks: {found.question}")
         out.talk(f'answer with: fleet answer {found.goal_id} "..."')
