@@ -1,6 +1,7 @@
 """The Celery app: carries wake-ups, and nothing else. A user's own app in the same process is left alone."""
 
 import logging
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -47,6 +48,8 @@ def make_app(url: str, namespace: str = "fleet", lanes: Iterable[str] = ("main",
     app = Celery("fleet", broker=url, set_as_current=False)
     app.conf.update(CONF)
     app.conf.broker_transport = "fleet.broker:Transport"
+    if url.startswith("rediss://"):  # kombu sees by its own transport's name that TLS is meant, and checks nobody then
+        app.conf.broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
     app.conf.broker_transport_options = {**TRANSPORT, "global_keyprefix": f"{namespace}:celery:"}
     queues = [Queue(queue_of(lane), routing_key=queue_of(lane)) for lane in lanes]  # type: ignore[no-untyped-call]
     app.conf.task_queues = queues

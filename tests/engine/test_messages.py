@@ -1,6 +1,7 @@
 """The messages that scripts send are those of Celery's own producer, to Celery's own consumer."""
 
 import json
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,3 +103,11 @@ def test_what_no_slot_has_taken_goes_back(deps: Deps, app: Celery) -> None:
     ):
         connection.drain_events(timeout=5)
     assert json.loads(taken(deps))["headers"]["task"] == "fleet.step.v1"
+
+
+@pytest.mark.parametrize("given", ["rediss://h:6380/2", "rediss://h:6380/2?ssl_cert_reqs=required"])
+def test_messages_go_by_tls_where_the_live_state_does(given: str) -> None:
+    """And to a server whose certificate was checked."""
+    app = make_app(given)
+    assert app.connection_for_write().ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+    assert not make_app("redis://h:6380/2").connection_for_write().ssl
