@@ -16,6 +16,7 @@ from fleet.store.sql.record import Record
 from tests.acceptance import script as turns
 from tests.acceptance.conftest import WAIT, Planned, lines, run_plan, states, until
 from tests.fleets import running, settings_for
+from tests.histories import findings, run_ids
 from tests.messages import send
 from tests.servers import RedisProcess
 
@@ -49,6 +50,14 @@ def fleet(victims: tuple[EmbeddedFleet, Fleet]) -> EmbeddedFleet:
 @pytest.fixture
 def client(victims: tuple[EmbeddedFleet, Fleet]) -> Fleet:
     return victims[1]
+
+
+@pytest.fixture(autouse=True)
+def history(fleet: EmbeddedFleet) -> Iterator[None]:
+    """R1, R3, R5, R26, R34: whatever died in a test, the history of its runs is as promised."""
+    before = run_ids(fleet)
+    yield
+    assert findings(fleet, run_ids(fleet) - before) == ()
 
 
 @pytest.fixture
@@ -118,6 +127,8 @@ def test_a_worker_killed_around_a_model_call_pays_once(
     assert all(row.state == "done" for row in rows)
     in_the_middle = point.endswith(("before_effect", "after_effect", "mid_plan_stream"))
     assert sum(row.reissues for row in rows) == (1 if in_the_middle else 0)
+    told = [(call.name, call.times) for call in client.status(goal_id).reissued]
+    assert told == ([("scripted", 1)] if in_the_middle else [])
 
 
 def test_a_write_in_doubt_is_not_repeated(

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.fleets import running
+from tests.histories import findings
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parallelqa"
 sys.path.insert(0, str(EXAMPLE))
@@ -27,6 +28,7 @@ def test_goals_end_right_though_workers_and_scheduler_are_killed(tmp_path: Path)
         with Kills(fleet, 1.5, seed=5, most=5) as kills:
             pursued = pursue(fleet, client, goals, in_flight=16, timeout=100.0)
         restarts = fleet.counts()
+        assert findings(fleet) == ()
     witnessed = issues(tmp_path / "fleet" / "logs")
     assert wrong(pursued) == []
     assert kills.by.total() > 0
