@@ -96,7 +96,9 @@ def _bury(lost: Lost, deps: Deps) -> None:
     outcome = Outcome(status=Status.LOST, failure=failure, attempts=lost.losses)
     stands = deps.record.outcomes.put(run, step, outcome, Fence(lost.fence))
     if stands.status is Status.LOST:
-        deps.record.dead.put(run, step, cause, lost.losses, WorkerId(lost.worker))
+        spec = deps.live.runs.step(run, step)
+        tool = spec.tool or spec.kind if spec else ""
+        deps.record.dead.put(run, step, cause, lost.losses, WorkerId(lost.worker), tool=tool)
     end = join.end_without(run, step, stands, deps)
     done = deps.live.steps.bury(lost, stands, finish.on_record(run, end, deps) if end else None)
     if done.closed:

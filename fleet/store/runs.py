@@ -131,6 +131,11 @@ class Runs:
         found = ((field.partition("/"), text) for field, text in self._fields(run))
         return {StepId(step): shapes.step_of(text) for (step, _, part), text in found if part == "spec"}
 
+    def step(self, run: str, step: str) -> Step | None:
+        """One step of the run, where it is there."""
+        text: str | None = guarded(lambda: self._client.hget(self._keys.run(run), f"{step}/spec"))
+        return None if text is None else shapes.step_of(text)
+
     def outcomes(self, run: str, steps: Sequence[str]) -> dict[StepId, Outcome]:
         """Outcomes of these steps, as far as they have ended, read by pages."""
         found: dict[StepId, Outcome] = {}

@@ -23,6 +23,7 @@ from fleet.engine.told import Nobody
 from fleet.errors import PlanRejected
 from fleet.llm.port import Message, ModelFailed, ModelRequest
 from fleet.llm.scripted import ScriptedModel
+from fleet.store.sql.dead import Wanted
 from fleet.store.steps import Place
 from fleet.tools.context import ToolContext
 from fleet.tools.decorator import tool
@@ -68,7 +69,7 @@ def test_a_join_step_that_takes_its_workers_down_ends_its_run(deps: Deps) -> Non
         assert claim(deps, AT_ONCE).step.id == "join.1"
         sweep.sweep(deps)
     assert ended(deps, run).reason is EndReason.JOINER_FAILED
-    assert [letter.step_id for letter in deps.record.dead.list(run)] == ["join.1"]
+    assert [letter.step_id for letter in deps.record.dead.list(Wanted(run=run))] == ["join.1"]
 
 
 def test_an_attempt_that_lost_its_lease_puts_nothing_on_record_when_it_is_stopped(deps: Deps) -> None:

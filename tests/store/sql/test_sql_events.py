@@ -1,12 +1,15 @@
 """Events, epochs, dead letters and answers."""
 
 import threading
+from datetime import timedelta
 
 import pytest
 
 from fleet.core.events import Event, EventType
-from fleet.core.ids import StepId, WorkerId
+from fleet.core.ids import RunId, StepId, WorkerId
 from fleet.errors import BadInput
+from fleet.store.sql import dead
+from fleet.store.sql.dead import Wanted
 
 A, B = StepId("a"), StepId("b")
 
@@ -79,29 +82,67 @@ def test_a_dead_letter_keeps_its_cause(record, run):
     assert (letter.cause, letter.losses, letter.worker) == ("killed by signal 9 \\x00 \\ud800", 3, "w1")
     assert letter.replayed is None
     assert record.dead.get(run, B) is None
-    assert record.dead.list() == record.dead.list(run) == [letter]
+    assert letter.id == f"{run}:{A}"
+    assert letter.goal_id == record.goals.of_run(run).goal_id
+    assert record.dead.list() == record.dead.list(Wanted(run=run)) == [letter]
 
 
 def test_a_replayed_letter_is_listed_only_when_asked_for(record, run):
     """R10."""
     record.dead.put(run, A, "x", 3, WorkerId("w1"))
     record.dead.put(run, B, "x", 3, WorkerId("w1"))
-    assert record.dead.mark_replayed(run, A)
-    first = record.dead.get(run, A)
-    assert record.dead.mark_replayed(run, A)
-    assert record.dead.get(run, A) == first
-    assert not record.dead.mark_replayed(run, StepId("none"))
-    assert [letter.step_id for letter in record.dead.list(run)] == [B]
-    assert [letter.step_id for letter in record.dead.list(run, replayed=True)] == [A, B]
+    mark = record.dead.take(run, A)
+    record.dead.settle(run, A, mark, RunId("r2"))
+    letter = record.dead.get(run, A)
+    assert (letter.replay, letter.replayed is not None) == ("r2", True)
+    assert [letter.step_id for letter in record.dead.list(Wanted(run=run))] == [B]
+    assert [letter.step_id for letter in record.dead.list(Wanted(run=run), replayed=True)] == [A, B]
     assert [letter.step_id for letter in record.dead.list(replayed=True, after=(run, A))] == [B]
+
+
+def test_a_letter_is_replayed_by_one_at_a_time_and_once(record, run, monkeypatch):
+    """R10: who asks second is refused, unless the first died over it, or its replay came to nothing."""
+    record.dead.put(run, A, "x", 3, WorkerId("w1"))
+    assert record.dead.take(run, StepId("none")) is None
+    first = record.dead.take(run, A)
+    assert record.dead.get(run, A).replay is None
+    assert record.dead.take(run, A) is None
+    record.dead.settle(run, A, first, None)
+    second = record.dead.take(run, A)
+    monkeypatch.setattr(dead, "_A_WHILE", timedelta(seconds=-1))
+    third = record.dead.take(run, A)
+    record.dead.settle(run, A, second, RunId("r2"))
+    record.dead.settle(run, A, third, RunId("r3"))
+    assert record.dead.get(run, A).replay == "r3"
+    assert record.dead.take(run, A) is None
+
+
+def test_letters_are_found_by_what_they_are_about(record, run):
+    """R10."""
+    record.dead.put(run, A, "it took 3 workers down; 100%", 3, WorkerId("w1"), tool="crash")
+    record.dead.put(run, B, "it hung", 3, WorkerId("w1"), tool="hang")
+    goal, died = record.goals.of_run(run).goal_id, record.dead.get(run, A).died
+    later = died + timedelta(hours=1)
+    both = [Wanted(), Wanted(goal=goal, tenant="default"), Wanted(since=died), Wanted(cause="IT")]
+    assert [len(record.dead.list(wanted)) for wanted in both] == [2] * 4
+    one = [Wanted(tool="crash"), Wanted(cause="Workers"), Wanted(cause="0%"), Wanted(tool="crash", cause="down")]
+    assert [[each.step_id for each in record.dead.list(wanted)] for wanted in one] == [[A]] * 4
+    none = [
+        Wanted(tool="crash", cause="hung"),
+        Wanted(since=later),
+        Wanted(tenant="x"),
+        Wanted(goal="x"),
+        Wanted(cause="%i"),
+    ]
+    assert [record.dead.list(wanted) for wanted in none] == [[]] * 5
 
 
 def test_a_step_that_dies_again_has_a_letter_again(record, run):
     """R10."""
     record.dead.put(run, A, "first", 3, WorkerId("w1"))
-    record.dead.mark_replayed(run, A)
+    record.dead.settle(run, A, record.dead.take(run, A), RunId("r2"))
     record.dead.put(run, A, "second", 6, WorkerId("w2"))
-    (letter,) = record.dead.list(run)
+    (letter,) = record.dead.list(Wanted(run=run))
     assert (letter.cause, letter.losses, letter.worker, letter.replayed) == ("second", 6, "w2", None)
 
 
