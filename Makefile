@@ -11,12 +11,13 @@ COMPILED := import celery.apps.worker, rich.live, pypdf, fleet.client, fleet._ap
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 
-.PHONY: help venv demo test check parallelqa lock clean
+.PHONY: help venv demo test chaos check parallelqa lock clean
 
 help:
 	@echo 'make demo         start a fleet, pursue a research goal, show plan, steps, answer, cost and time'
 	@echo 'make parallelqa   the ParallelQA goals on a fleet: right answers, and how much faster in parallel'
 	@echo 'make test         all tests'
+	@echo 'make chaos        every fault on a real fleet at full length, and a table of what came of it'
 	@echo 'make check        linters, types, layers, spelling'
 	@echo 'make venv         only $(VENV), with everything that these need'
 	@echo 'make lock         the files in requirements/ anew (needs uv)'
@@ -31,6 +32,9 @@ parallelqa: $(DEMO)
 
 test: $(DEV)
 	$(BIN)/python -m pytest
+
+chaos: $(DEV)
+	$(BIN)/python -m tests.chaos
 
 check: $(DEV)
 	$(BIN)/ruff check

@@ -96,12 +96,9 @@ class Proxy:
 
     async def _end(self) -> None:
         self._server.close()
-        for pair in list(self._pairs):
-            pair.reset()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._change(Link.CUT, lambda pair: pair.reset())
+        if tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(tasks, timeout=5)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
