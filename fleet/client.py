@@ -1,5 +1,6 @@
 """The producer's API: submit goals, watch them, get their answers. Needs no Celery set-up of the caller's."""
 
+import logging
 import math
 import time
 from collections import Counter
@@ -19,14 +20,17 @@ from fleet.engine import answers, cancel, recover, submit
 from fleet.engine.deps import Deps, open_deps
 from fleet.engine.paging import outcomes_of
 from fleet.engine.submit import Handle
-from fleet.errors import FleetFault, TimedOut
+from fleet.errors import FleetFault, StoreUnreachable, TimedOut
 from fleet.settings import Settings, load_settings
 from fleet.store.sql.goals import GoalRecord
 
+log = logging.getLogger("fleet.client")
 LOOK = 5.0
 """Seconds after which the record is looked at even if nothing was heard of an end."""
 WAIT = 0.5
 """Seconds that one read of a live stream waits; the record is looked at in between."""
+AWAY = 30.0
+"""Seconds that a watch lasts out a Redis that is away."""
 MAIN = "main"
 """The lane of planner and joiner."""
 OPEN = frozenset({"waiting", "loading", "joining", "ready", "parked"})
@@ -89,10 +93,17 @@ class Fleet:
 
     @classmethod
     def connect(cls, settings: Settings | None = None) -> "Fleet":
-        """Raises StoreUnreachable where there is no fleet."""
+        """Raises StoreUnreachable where there is no fleet.
+
+        Where Redis is away and a fleet has worked on this record, goals are accepted all the same, and start later.
+        """
         found = reachable(settings or load_settings())
         deps = open_deps(found, service="fleet-client")
-        recover.ensure_epoch(deps)
+        try:
+            _greet(deps)
+        except BaseException:
+            deps.close()
+            raise
         return cls(deps)
 
     def __enter__(self) -> "Fleet":
@@ -107,7 +118,7 @@ class Fleet:
         self._deps.close()
 
     def submit(self, goal: Goal, *, plan: Plan | None = None) -> Handle:
-        """Accept one goal. Raises KeyReused, Overloaded, StoreUnreachable."""
+        """Accept one goal. Raises KeyReused, and NotNow (Overloaded, StoreUnreachable) with when to try again."""
         answer = self.submit_many([(goal, plan)])[0]
         if isinstance(answer, FleetFault):
             raise answer
@@ -147,11 +158,14 @@ class Fleet:
         return self._deps.live.serving.unserved([*lanes, MAIN])
 
     def watch(self, goal_id: str, after: str = "", timeout: float | None = None) -> Iterator[Event]:
-        """Events after an id, as they come, until the run has ended. Raises UnknownGoal, TimedOut."""
+        """Events after an id, as they come, until the run has ended.
+
+        Raises UnknownGoal, TimedOut, and StoreUnreachable where Redis stays away for AWAY seconds.
+        """
         run = self._record(goal_id).run_id
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            events = self._read(run, after)
+            events = self._read_patiently(run, after)
             for event in events:
                 after = event.id
                 yield event
@@ -165,17 +179,28 @@ class Fleet:
     def result(self, goal_id: str, timeout: float | None = None) -> End:
         """How the run ended; waits for it. Raises UnknownGoal, TimedOut."""
         until = time.monotonic() + (timeout if timeout is not None else math.inf)
-        seen = self._deps.live.streams.newest_end()
+        seen = self._newest_end()  # before the first look, so that no end falls between
         while (record := self._record(goal_id)).end is None:
             if time.monotonic() >= until:
                 raise TimedOut(f"goal {goal_id} has not ended within {timeout:g} s; it goes on")
             seen = self._heard(record.run_id, seen, min(until, time.monotonic() + LOOK))
         return record.end
 
+    def _newest_end(self) -> str:
+        """Where to listen from. While Redis is away nothing ends; what ended before is on record."""
+        try:
+            return self._deps.live.streams.newest_end()
+        except StoreUnreachable:
+            return "0"
+
     def _heard(self, run: RunId, seen: str, until: float) -> str:
         """Listen for the end of a run, until a time (monotonic) at most; gives the id to go on from."""
         while (left := until - time.monotonic()) > 0:
-            seen, ended = self._deps.live.streams.ends(seen, min(WAIT, left))
+            try:
+                seen, ended = self._deps.live.streams.ends(seen, min(WAIT, left))
+            except StoreUnreachable:  # the record tells as well
+                self._deps.sleep(min(WAIT, left))
+                return self._newest_end()
             if run in ended:
                 break
         return seen
@@ -200,6 +225,17 @@ class Fleet:
             Reissued(run_id=row.key.run, step=row.key.step, ordinal=row.key.ordinal, name=row.name, times=row.reissues)
             for row in self._deps.record.ledger.reissued_for(goal)
         )
+
+    def _read_patiently(self, run: RunId, after: str) -> list[Event]:
+        """A Redis that is started again has what it had."""
+        until = time.monotonic() + AWAY
+        while True:
+            try:
+                return self._read(run, after)
+            except StoreUnreachable:
+                if time.monotonic() > until:
+                    raise
+            self._deps.sleep(WAIT)
 
     def _waiting(self, steps: Sequence[StepStatus]) -> dict[str, int]:
         lanes = Counter(step.lane for step in steps if step.state in OPEN)
@@ -244,3 +280,12 @@ class Fleet:
             for plan in self._deps.record.plans.all(run)
             for step in plan.steps
         )
+
+
+def _greet(deps: Deps) -> None:
+    try:
+        recover.ensure_epoch(deps)
+    except StoreUnreachable as away:
+        if deps.record.epochs.last_beat() is None:  # nobody would ever start what is accepted here
+            raise
+        log.warning("goals are accepted, and start later: %s", away)

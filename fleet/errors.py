@@ -64,16 +64,32 @@ class TimedOut(FleetFault):
     exit_code = 6
 
 
-class Overloaded(FleetFault):
+class NotNow(FleetFault):
+    """The same may work later, with nothing changed by the caller. retry_after: seconds to wait before another try."""
+
+    retry_after = 5.0
+
+    def __init__(self, *said: object, retry_after: float | None = None) -> None:
+        super().__init__(*said)
+        if retry_after is not None:
+            self.retry_after = retry_after
+
+
+class Overloaded(NotNow):
     """The fleet refuses more work for now. Try again later, or raise the limit that the message names."""
 
     exit_code = 8
+    retry_after = 10.0
 
 
-class StoreUnreachable(FleetFault):
+class StoreUnreachable(NotNow):
     """Redis or the SQL database does not answer, or refuses."""
 
     exit_code = 9
+
+
+UNTIL_SEEN_TO = 30.0
+"""Seconds to wait for what does not pass by itself: somebody has to make room, or correct a password."""
 
 
 class ModelUnavailable(FleetFault):

@@ -58,7 +58,10 @@ def submit(
     items = _items(what, file, with_, set_, settings)
     with producer(settings) as fleet:
         handles = [fleet.submit(items[0][0], plan=items[0][1])] if file is None else fleet.submit_many(items)
-        warn_of_lanes(fleet, items[0][1] if file is None else None)
+        if any(isinstance(handle, FleetFault) or handle.launched for handle in handles):
+            warn_of_lanes(fleet, items[0][1] if file is None else None)
+        else:
+            out.talk("Redis is away: what was accepted is on record, and starts once it is back")
     _tell(handles, json=json, many=file is not None)
 
 
@@ -179,7 +182,7 @@ def _tell(handles: "list[Any]", *, json: bool, many: bool) -> None:
     """Prints what became of each item, in order; the worst refusal is the exit code."""
     faults = [handle for handle in handles if isinstance(handle, FleetFault)]
     if json:
-        told = [{"error": str(h), "exit_code": h.exit_code} if h in faults else out.jsonable(h) for h in handles]
+        told = [out.fault(h) if isinstance(h, FleetFault) else out.jsonable(h) for h in handles]
         out.document(told if many else told[0])
     for number, handle in enumerate(handles, start=1):
         if isinstance(handle, FleetFault):

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from fleet.cli import config, goals, plans, processes, run
-from fleet.cli.out import talk
+from fleet.cli.out import fault, line, talk
 from fleet.errors import FleetFault, PlanRejected
 
 INTERRUPTED = 130
 BAD_USAGE = 2
+AS_JSON = "--json"
 
 app = typer.Typer(name="fleet", no_args_is_help=True, help="A fleet of workers that pursues goals.")
 for group in (processes, run, goals, plans, config):
@@ -46,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if state["debug"]:
             traceback.print_exc()
+        if isinstance(error, FleetFault) and AS_JSON in (sys.argv[1:] if argv is None else argv):
+            line(fault(error))
         return _tell(error)
 
 

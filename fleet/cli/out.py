@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fleet.errors import FleetFault, NotNow
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -42,6 +44,12 @@ def line(value: object) -> None:
     """One line of a stream of JSON lines."""
     sys.stdout.write(json.dumps(jsonable(value), ensure_ascii=False) + "\n")
     sys.stdout.flush()
+
+
+def fault(error: FleetFault) -> dict[str, Any]:
+    """A refusal as JSON. retry_after: seconds to wait before the same may work, where it may."""
+    told = {"error": str(error), "exit_code": error.exit_code}
+    return told | ({"retry_after": error.retry_after} if isinstance(error, NotNow) else {})
 
 
 def printable(text: str) -> str:

@@ -1,7 +1,7 @@
 """Accept goals: on record first, then live, then told. What is accepted is never lost."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fleet.core.events import EventType
@@ -20,11 +20,15 @@ log = logging.getLogger("fleet.submit")
 
 
 class Handle(NamedTuple):
-    """An accepted goal. new: False when its idempotency key was known with the same body."""
+    """An accepted goal. new: False when its idempotency key was known with the same body.
+
+    launched: False where Redis was away: the goal is on record, and is started once Redis is back.
+    """
 
     goal_id: str
     run_id: str
     new: bool
+    launched: bool = True
 
 
 def submit(items: Sequence[tuple[Goal, Plan | None]], deps: Deps) -> list[Handle | FleetFault]:
@@ -41,10 +45,10 @@ def submit(items: Sequence[tuple[Goal, Plan | None]], deps: Deps) -> list[Handle
         submissions.append(_submission(goal, plan, deps))
         places.append(place)
     accepted = deps.record.goals.accept(submissions)
-    for place, submission, answer in zip(places, submissions, accepted, strict=True):
-        answers[place] = _handle(answer)
-        if isinstance(answer, Accepted) and answer.new:
-            _launch(submission, deps)
+    new = [s for s, a in zip(submissions, accepted, strict=True) if isinstance(a, Accepted) and a.new]
+    left = {submission.run_id for submission in _launch(new, deps)}
+    for place, answer in zip(places, accepted, strict=True):
+        answers[place] = _handle(answer, left)
     return answers
 
 
@@ -77,16 +81,30 @@ def _submission(goal: Goal, plan: Plan | None, deps: Deps) -> Submission:
     )
 
 
-def _handle(answer: Accepted | FleetFault) -> Handle | FleetFault:
-    return Handle(answer.goal_id, answer.run_id, answer.new) if isinstance(answer, Accepted) else answer
+def _handle(answer: Accepted | FleetFault, left: Collection[RunId]) -> Handle | FleetFault:
+    if not isinstance(answer, Accepted):
+        return answer
+    return Handle(answer.goal_id, answer.run_id, answer.new, answer.run_id not in left)
 
 
-def _launch(submission: Submission, deps: Deps) -> None:
-    """The goal is on record: if Redis is away now, the scheduler launches it later."""
+def _launch(submissions: Sequence[Submission], deps: Deps) -> Sequence[Submission]:
+    """Launch goals that are on record. Gives those that the scheduler launches later, since Redis is away.
+
+    A Redis that hangs makes its caller wait, so that it is asked only once.
+    """
+    for number, submission in enumerate(submissions):
+        try:
+            _launch_one(submission, deps)
+        except StoreUnreachable as away:
+            left = submissions[number:]
+            log.warning("goals accepted, to be started later: %d; %s", len(left), away)
+            return left
+    return ()
+
+
+def _launch_one(submission: Submission, deps: Deps) -> None:
     try:
         start(submission.run_id, submission.goal_id, submission.goal, submission.plan, submission.traceparent, deps)
-    except StoreUnreachable as away:
-        log.warning("accepted, to be started later: %s", away, extra={"goal": submission.goal_id})
     except RunClosed:
         log.info("cancelled before it was started", extra={"goal": submission.goal_id})
 

@@ -11,18 +11,22 @@ from typing import Any
 import hiredis
 import redis
 from redis.exceptions import (
+    AuthenticationError,
     ClusterDownError,
+    NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
 )
 
-from fleet.errors import StoreUnreachable
+from fleet.errors import UNTIL_SEEN_TO, StoreUnreachable
 
 LUA = Path(__file__).parent / "lua"
-PASSING = (OutOfMemoryError, ReadOnlyError, ClusterDownError)
+PASSING = (OutOfMemoryError, ReadOnlyError, ClusterDownError, NoPermissionError)
 """What the client names by a class of its own, without the server's code in its text."""
+STAYING = (OutOfMemoryError, NoPermissionError, AuthenticationError)
+"""What stays until somebody sees to it. So does MISCONF: the disk is full."""
 RESTED = 1.0
 """Seconds after which a connection is looked at before it is used again."""
 REFUSALS = (
@@ -41,6 +45,8 @@ REFUSALS = (
 
 class EpochLost(StoreUnreachable):
     """The live state is empty or foreign: a scheduler has to open a new epoch before work goes on."""
+
+    retry_after = 2.0
 
 
 LIBRARIES = ("base", "ready", "settle", "claim", "end")
@@ -76,10 +82,15 @@ def guarded(call: Callable[[], Any]) -> Any:
         if str(refused).startswith("NOEPOCH"):
             raise EpochLost(f"Redis holds no live state: {refused}; a scheduler will rebuild it") from None
         if isinstance(refused, PASSING) or str(refused).startswith(REFUSALS):
-            raise StoreUnreachable(f"Redis refuses: {refused}") from None
+            raise StoreUnreachable(f"Redis refuses: {refused}", retry_after=_wait(refused)) from None
         raise
     except RedisError as broken:
-        raise StoreUnreachable(f"Redis does not answer: {broken}") from None
+        raise StoreUnreachable(f"Redis does not answer: {broken}", retry_after=_wait(broken)) from None
+
+
+def _wait(fault: RedisError) -> float | None:
+    stays = isinstance(fault, STAYING) or str(fault).startswith("MISCONF")
+    return UNTIL_SEEN_TO if stays else None
 
 
 class Scripts:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, TimeoutError
 
-from fleet.errors import StoreUnreachable
+from fleet.errors import UNTIL_SEEN_TO, StoreUnreachable
 
 SQLITE_PASSING = frozenset(
     {
@@ -22,6 +22,8 @@ SQLITE_PASSING = frozenset(
 )
 POSTGRES_PASSING = ("08", "25006", "40001", "40P01", "53", "55P03", "57P")
 """Prefixes of SQLSTATE: connection lost, read-only standby, serialisation, deadlock, no resources, lock, shutdown."""
+
+POSTGRES_FULL = "53100"
 
 SCANT = 65_536
 """Bytes free on a disk below which a fault of input or output is put down to that."""
@@ -55,18 +57,27 @@ def unreachable(url: URL, fault: BaseException) -> StoreUnreachable:
     for secret in (url.password, url.query.get("password")):
         if secret:
             said = said.replace(str(secret), "***")
+    if _full(url, fault):
+        words = "can't be written: its disk is full. Make room, and try again."
+        return StoreUnreachable(f"the record at {masked(url)} {words}", retry_after=UNTIL_SEEN_TO)
     return StoreUnreachable(f"the record at {masked(url)} {_in_words(url, fault, said)}")
 
 
+def _full(url: URL, fault: BaseException) -> bool:
+    original = getattr(fault, "orig", None) or fault
+    if url.drivername != "sqlite":
+        return getattr(original, "sqlstate", None) == POSTGRES_FULL
+    code = getattr(original, "sqlite_errorcode", 0) & 0xFF
+    full = code == sqlite3.SQLITE_FULL or getattr(original, "errno", 0) == errno.ENOSPC
+    return full or (code == sqlite3.SQLITE_IOERR and _is_full(url))
+
+
 def _in_words(url: URL, fault: BaseException, said: str) -> str:
-    """What is wrong, and the way out. A file never is away; it may be locked, full or somebody else's."""
+    """What is wrong, and the way out. A file never is away; it may be locked or somebody else's."""
     original = getattr(fault, "orig", None) or fault
     if url.drivername != "sqlite" or isinstance(fault, TimeoutError):
         return f"does not answer ({said}): start the database or correct FLEET_DATABASE_URL."
     code = getattr(original, "sqlite_errorcode", 0) & 0xFF
-    full = code == sqlite3.SQLITE_FULL or getattr(original, "errno", 0) == errno.ENOSPC
-    if full or (code == sqlite3.SQLITE_IOERR and _is_full(url)):
-        return "can't be written: its disk is full. Make room, and try again."
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return f"does not answer ({said}): another process holds its lock."
     return f"can't be used ({said}): see to the file and its folder, or name another with FLEET_DATABASE_URL."

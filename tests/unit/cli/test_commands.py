@@ -119,6 +119,7 @@ def test_the_documented_exit_codes_are_those_of_the_errors() -> None:
     }
     assert codes == {
         "FleetFault": 1,
+        "NotNow": 1,
         "BadSetting": 2,
         "BadInput": 2,
         "PlanRejected": 2,
@@ -219,7 +220,17 @@ def test_a_batch_tells_of_each_item_and_ends_with_the_worst_code(capsys: pytest.
     told = json.loads(capsys.readouterr().out)
     assert ended.value.exit_code == 9
     assert told[0] == {"goal_id": "01J", "run_id": "01K", "new": True}
-    assert told[1] == {"error": "too many open goals", "exit_code": 8}
+    assert told[1] == {"error": "too many open goals", "exit_code": 8, "retry_after": 10.0}
+
+
+def test_json_tells_of_a_refusal_too_and_when_to_try_again(fleet: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R6: a program reads one line on stdout; a person has the sentence on stderr."""
+    monkeypatch.setenv("FLEET_REDIS_URL", f"redis://127.0.0.1:{unused_port()}/0")
+    said = fleet("submit", "compare things", "--json")
+    told = json.loads(said.out)
+    assert (said.code, told["exit_code"], told["retry_after"]) == (9, 9, 5.0)
+    assert told["error"] in said.err
+    assert "retry_after" not in json.loads(fleet("submit", "--json").out)
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["version"], ["config", "show"], ["submit", "--help"], ["up", "--help"]])
