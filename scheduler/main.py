@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+import uuid
 from typing import Any
 
 from fleet.app import make_app
@@ -54,7 +55,7 @@ class Scheduler:
         """told: hears of attempts that were taken back."""
         self._deps = deps
         self._told = told
-        self._me = f"{socket.gethostname()}.{os.getpid()}"
+        self._me = f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"  # a host's containers share names
         self._rebuilt = self._quiet_until = self._beaten = float("-inf")
         self._lanes = LaneWatch(deps)
 
