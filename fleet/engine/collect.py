@@ -10,7 +10,7 @@ from fleet.core.run import End, EndReason, RunStatus
 from fleet.core.value import Json
 from fleet.engine import values
 from fleet.engine.deps import Deps
-from fleet.engine.paging import outcomes_of
+from fleet.engine.paging import outcomes_of, settled_of
 from fleet.planning.references import ReferenceFailed, resolve
 
 MOST = 1000
@@ -27,7 +27,7 @@ class Good(NamedTuple):
 
 
 def end_of(plan: Plan, run: str, deps: Deps) -> End:
-    """How a run without a joiner ends: succeeded when every step that the answer needs did."""
+    """How a run without a joiner ends: succeeded when every step that the answer needs did. Raises EpochLost."""
     needed = tuple(dict.fromkeys(hole.ref.step for hole in plan.answer_holes)) or plan.sinks()
     good = _good(needed, run, deps)
     if good.number < len(needed):
@@ -71,7 +71,7 @@ def _failed(plan: Plan, needed: Sequence[StepId], good: Good, run: str, deps: De
     """Names the steps that failed, not those that were skipped because of them."""
     said: list[str] = []
     causes = 0
-    for step, outcome in outcomes_of(run, [step.id for step in plan.steps], deps):
+    for step, outcome in settled_of(run, [step.id for step in plan.steps], deps):
         if outcome.status in (Status.FAILED, Status.LOST):
             causes += 1
             said += [f"step {step}: {_why(outcome)}"] if causes <= NAMED else []

@@ -8,7 +8,7 @@ from fleet.core.plan import Plan, Step
 from fleet.core.value import Json
 from fleet.engine import values
 from fleet.engine.deps import Deps
-from fleet.engine.paging import outcomes_of
+from fleet.engine.paging import outcomes_of, settled_of
 from fleet.planning.observations import Round, word_of, worth_showing
 
 SHOWN = 500
@@ -35,12 +35,12 @@ def round_of(plan: Plan, run: RunId, deps: Deps) -> Round:
 def _statuses(plan: Plan, run: RunId, deps: Deps) -> dict[StepId, str]:
     """What became of each step, in a word; nothing is looked up where all of them are shown anyway."""
     ids = [step.id for step in plan.steps]
-    found = {step: word_of(outcome) for step, outcome in outcomes_of(run, ids, deps)} if len(ids) > SHOWN else {}
+    found = {step: word_of(outcome) for step, outcome in settled_of(run, ids, deps)} if len(ids) > SHOWN else {}
     return {step: found.get(step, word_of(None)) for step in ids}
 
 
 def _shown(steps: Sequence[Step], run: RunId, deps: Deps) -> dict[StepId, Outcome]:
-    found = dict(outcomes_of(run, [step.id for step in steps], deps))
+    found = dict(settled_of(run, [step.id for step in steps], deps))
     skipped = [step for step in steps if step.id in found and found[step.id].status is Status.SKIPPED]
     needs = [need for step in skipped for need in step.needs if need not in found]
     bad = {step for step, outcome in outcomes_of(run, needs, deps) if not outcome.ok}

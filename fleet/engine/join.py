@@ -17,6 +17,7 @@ from fleet.engine.deps import Deps
 from fleet.engine.history import rounds_of
 from fleet.engine.holding import Hold
 from fleet.engine.moves import Result, Settle
+from fleet.engine.paging import settled_of
 from fleet.llm.port import Model, ModelFailed, ModelRequest
 from fleet.planning.prompts import joiner_messages, repair_messages
 from fleet.planning.verdicts import parse_verdict
@@ -56,8 +57,8 @@ def run(hold: Hold, deps: Deps) -> Result:
 def _planless(hold: Hold, plans: Mapping[int, Plan], deps: Deps) -> Result:
     """The planner gave no plan: the run ends with its failure and what earlier plans came to."""
     run_id, version = hold.attempt.context.run, version_of(hold.attempt.step.id)
-    planned = deps.live.runs.outcomes(run_id, [plan_step(version)]).get(plan_step(version))
-    failure = planned.failure if planned else None
+    planned = dict(settled_of(run_id, [plan_step(version)], deps))[plan_step(version)]
+    failure = planned.failure
     kind, message = (failure.type, failure.message) if failure else ("planner_lost", "the plan step was lost")
     end = End(
         status=RunStatus.FAILED,

@@ -15,7 +15,7 @@ from fleet.core.run import End, RunContext
 from fleet.errors import FleetFault
 from fleet.store import clock, shapes
 from fleet.store.keys import Keys
-from fleet.store.scripts import Scripts, guarded
+from fleet.store.scripts import EpochLost, Scripts, guarded
 from fleet.store.shapes import LiveStep, Wake
 from fleet.store.steps import MOST_WAKES, end_data
 
@@ -29,7 +29,7 @@ SETTLED = 100
 
 
 class RunClosed(FleetFault):
-    """The run takes no more steps: it has ended, is being cancelled, or has no live state."""
+    """The run takes no more steps: it has ended, or is being cancelled."""
 
 
 def order(priority: int, submitted: float) -> float:
@@ -62,13 +62,16 @@ class Runs:
     def add(self, run: str, steps: Sequence[Step], paths: Mapping[StepId, float] | None = None) -> list[Wake]:
         """Add steps (needs before those that need them, or in the same call). Adding again changes nothing.
 
-        Raises RunClosed, and ValueError for a need that is not there.
+        Raises RunClosed, EpochLost where the run has no live state (Redis lost it, or forgot it after its end), and
+        ValueError for a need that is not there.
         """
         woken: list[Wake] = []
         for chunk in shapes.records(steps, paths or {}):
             answer, *rest = self._scripts.call("add", run, chunk, MOST_WAKES)
             if answer == "UNKNOWN_NEED":
                 raise ValueError(f"step {rest[0]} of run {run} needs {rest[1]}, which is not there")
+            if answer == "UNKNOWN_RUN":
+                raise EpochLost(f"run {run} has no live state: a scheduler will rebuild it, unless it has ended")
             if answer != "ADDED":
                 raise RunClosed(f"run {run} takes no more steps")
             woken += shapes.wakes(rest)
