@@ -3,86 +3,34 @@
 import logging
 import math
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
-from fleet.core.budget import Usage
 from fleet.core.events import Event, EventType
 from fleet.core.goal import Goal
 from fleet.core.ids import GoalId, RunId
-from fleet.core.outcome import Failure
 from fleet.core.plan import Plan
 from fleet.core.run import End, RunStatus
-from fleet.core.value import Json, Value
 from fleet.embedded.attach import reachable
-from fleet.engine import answers, cancel, recover, submit
+from fleet.engine import answers, branch, cancel, pause, recover, status, submit
+from fleet.engine.branch import Changes
 from fleet.engine.deps import Deps, open_deps
-from fleet.engine.paging import outcomes_of
+from fleet.engine.status import MAIN, GoalStatus, StepStatus
 from fleet.engine.submit import Handle
-from fleet.errors import FleetFault, StoreUnreachable, TimedOut
+from fleet.errors import FleetFault, StoreUnreachable, TimedOut, WrongState
 from fleet.settings import Settings, load_settings
 from fleet.store.sql.goals import GoalRecord
 
+__all__ = ["Changes", "Fleet", "GoalStatus", "Handle", "StepStatus"]
+
 log = logging.getLogger("fleet.client")
+NO_CHANGES = Changes()
 LOOK = 5.0
 """Seconds after which the record is looked at even if nothing was heard of an end."""
 WAIT = 0.5
 """Seconds that one read of a live stream waits; the record is looked at in between."""
 AWAY = 30.0
 """Seconds that a watch lasts out a Redis that is away."""
-MAIN = "main"
-"""The lane of planner and joiner."""
-OPEN = frozenset({"waiting", "loading", "joining", "ready", "parked"})
-"""States of steps that are to start yet."""
-
-
-class StepStatus(Value):
-    """A step as people see it. state: waiting, ready, leased, parked, or the status it ended with."""
-
-    id: str
-    kind: str
-    tool: str
-    state: str
-    lane: str = MAIN
-    seconds: float = 0.0
-    failure: Failure | None = None
-
-
-class Reissued(Value):
-    """A call that was under way when its worker died, and was issued again: it may be billed twice.
-
-    name: of the model or tool. ordinal: which call of the step, from 0. times: how often it was issued again.
-    """
-
-    run_id: str
-    step: str
-    ordinal: int
-    name: str
-    times: int
-
-
-class GoalStatus(Value):
-    """A goal as it stands. question: what the run asks a person, while it does.
-
-    unserved: lanes that no live worker serves, with the number of its steps that wait for them. reissued: calls of all
-    its runs that may be billed twice.
-    """
-
-    goal_id: str
-    run_id: str
-    objective: str
-    status: RunStatus
-    reason: str = ""
-    answer: Json = None
-    detail: str = ""
-    question: str = ""
-    steps: tuple[StepStatus, ...] = ()
-    unserved: Mapping[str, int] = {}
-    reissued: tuple[Reissued, ...] = ()
-    usage: Usage = Usage()
-    seconds: float = 0.0
-    versions: int = 0
 
 
 class Fleet:
@@ -90,6 +38,7 @@ class Fleet:
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
+        """Steps that took their workers down: to list, to look at, to replay."""
 
     @classmethod
     def connect(cls, settings: Settings | None = None) -> "Fleet":
@@ -130,27 +79,7 @@ class Fleet:
 
     def status(self, goal_id: str) -> GoalStatus:
         """Raises UnknownGoal."""
-        record = self._record(goal_id)
-        end = record.end
-        questions = self._deps.record.answers.open(record.run_id) if record.status is RunStatus.ASKING else []
-        ended = record.ended.timestamp() if record.ended else self._deps.clock()
-        steps = self._steps(record.run_id)
-        return GoalStatus(
-            goal_id=record.goal_id,
-            run_id=record.run_id,
-            objective=record.goal.objective,
-            status=end.status if end else record.status,
-            reason=end.reason if end else "",
-            answer=end.answer if end else None,
-            detail=end.detail if end else "",
-            question=questions[0].question if questions else "",
-            steps=steps,
-            unserved={} if end else self._waiting(steps),
-            reissued=self._reissued(record.goal_id),
-            usage=record.usage if end else self._deps.record.ledger.usage(record.run_id),
-            seconds=max(0.0, ended - record.created.timestamp()),
-            versions=len(self._deps.record.plans.all(record.run_id)),
-        )
+        return status.status_of(self._record(goal_id), self._deps)
 
     def unserved(self, plan: Plan | None = None) -> list[str]:
         """Lanes that a goal needs and no live worker serves: those of its plan, if it has one, and the main one."""
@@ -209,9 +138,42 @@ class Fleet:
         """The status after it: `cancelled` once nothing of the goal runs any more, until then `cancelling`."""
         return cancel.cancel(self._record(goal_id).run_id, self._deps)
 
+    def pause(self, goal_id: str) -> RunStatus:
+        """No step of the goal or its child goals starts from here on; what runs goes on to its end. Deadlines go on.
+
+        The status after it: `paused`, or `cancelling`. Raises UnknownGoal, WrongState where it has ended.
+        """
+        return pause.pause(self._not_ended(goal_id), self._deps)
+
+    def resume(self, goal_id: str) -> RunStatus:
+        """The goal and its child goals go on. The status after it. Raises UnknownGoal, WrongState."""
+        return pause.resume(self._not_ended(goal_id), self._deps)
+
+    def retry(self, goal_id: str, step: str = "", *, redo_writes: bool = False) -> Handle:
+        """Go on with a goal that has ended, in a further run of it: from a step on, or from all that failed.
+
+        What succeeded, and does not depend on that, is not run or billed again. A step that writes and has done so is
+        refused unless `redo_writes`. Raises UnknownGoal, WrongState, BadInput, Overloaded.
+        """
+        return branch.retry(self._record(goal_id), step, self._deps, redo_writes=redo_writes)
+
+    def fork(self, goal_id: str, at: str = "", changes: Changes = NO_CHANGES) -> Handle:
+        """A new goal from a checkpoint of another: after a step (its id), after a plan (`version.2`), or as it stands.
+
+        What had succeeded by then is taken over and billed no more; the rest is run, with what is changed. The fork's
+        labels say what it came from. Raises UnknownGoal, BadInput, Overloaded, KeyReused.
+        """
+        return branch.fork(self._record(goal_id), at, changes, self._deps)
+
     def answer(self, goal_id: str, text: str, by: str = "") -> None:
         """Answer what the goal asks. Raises UnknownGoal, BadInput."""
         answers.answer(self._record(goal_id).run_id, text, by, self._deps)
+
+    def _not_ended(self, goal_id: str) -> RunId:
+        record = self._record(goal_id)
+        if record.status.ended:
+            raise WrongState(f"goal {goal_id} has ended ({record.status}): it may be retried or forked.")
+        return record.run_id
 
     def _record(self, goal_id: str) -> GoalRecord:
         return self._deps.record.goals.get(GoalId(goal_id))
@@ -219,12 +181,6 @@ class Fleet:
     def _read(self, run: RunId, after: str) -> list[Event]:
         live = self._deps.live.streams.read(run, after, wait=WAIT)
         return live or self._deps.record.events.read(run, after)
-
-    def _reissued(self, goal: GoalId) -> tuple[Reissued, ...]:
-        return tuple(
-            Reissued(run_id=row.key.run, step=row.key.step, ordinal=row.key.ordinal, name=row.name, times=row.reissues)
-            for row in self._deps.record.ledger.reissued_for(goal)
-        )
 
     def _read_patiently(self, run: RunId, after: str) -> list[Event]:
         """A Redis that is started again has what it had."""
@@ -236,50 +192,6 @@ class Fleet:
                 if time.monotonic() > until:
                     raise
             self._deps.sleep(WAIT)
-
-    def _waiting(self, steps: Sequence[StepStatus]) -> dict[str, int]:
-        lanes = Counter(step.lane for step in steps if step.state in OPEN)
-        return {lane: lanes[lane] for lane in self._deps.live.serving.unserved(lanes)}
-
-    def _steps(self, run: RunId) -> tuple[StepStatus, ...]:
-        steps, states = self._deps.live.runs.steps(run), self._deps.live.runs.states(run)
-        if not steps:
-            return self._filed_steps(run)
-        ended = {
-            step: (outcome.seconds, outcome.failure) for step, outcome in outcomes_of(run, list(steps), self._deps)
-        }
-        found = []
-        for step_id, step in steps.items():
-            seconds, failure = ended.get(step_id, (0.0, None))
-            found.append(
-                StepStatus(
-                    id=step_id,
-                    kind=step.kind,
-                    tool=step.tool,
-                    lane=step.lane,
-                    state=states[step_id].state if step_id in states else "dropped",
-                    seconds=seconds,
-                    failure=failure,
-                )
-            )
-        return tuple(found)
-
-    def _filed_steps(self, run: RunId) -> tuple[StepStatus, ...]:
-        """Of a run whose live state is gone: from the record."""
-        outcomes = {step: outcome for page in self._deps.record.outcomes.pages(run) for step, outcome in page}
-        return tuple(
-            StepStatus(
-                id=step.id,
-                kind=step.kind,
-                tool=step.tool,
-                lane=step.lane,
-                state=outcomes[step.id].status.value if step.id in outcomes else "unknown",
-                seconds=outcomes[step.id].seconds if step.id in outcomes else 0.0,
-                failure=outcomes[step.id].failure if step.id in outcomes else None,
-            )
-            for plan in self._deps.record.plans.all(run)
-            for step in plan.steps
-        )
 
 
 def _greet(deps: Deps) -> None:

@@ -36,12 +36,22 @@ class UnknownGoal(FleetFault):
     exit_code = 3
 
 
+class UnknownLetter(FleetFault):
+    exit_code = 3
+
+
 class UnknownTool(BadInput):
     pass
 
 
 class KeyReused(FleetFault):
     """The idempotency key was used before, with another goal."""
+
+    exit_code = 5
+
+
+class WrongState(FleetFault):
+    """A goal is not in a state in which this can be done to it: it has ended, or it has not."""
 
     exit_code = 5
 

@@ -9,8 +9,11 @@ from fleet.core.value import Json, Value
 class EventType(StrEnum):
     ACCEPTED = "run.accepted"
     REBUILT = "run.rebuilt"
+    TAKEN_OVER = "run.taken_over"
     ASKED = "run.asked"
     ANSWERED = "run.answered"
+    PAUSED = "run.paused"
+    RESUMED = "run.resumed"
     CANCEL_ASKED = "run.cancel_asked"
     ENDED = "run.ended"
     PLANNED = "plan.completed"

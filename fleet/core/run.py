@@ -10,10 +10,16 @@ from fleet.core.value import Json, Value
 class RunStatus(StrEnum):
     RUNNING = "running"
     ASKING = "asking"
+    PAUSED = "paused"
     CANCELLING = "cancelling"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+    @property
+    def open(self) -> bool:
+        """Whether its steps may start."""
+        return self in (RunStatus.RUNNING, RunStatus.ASKING)
 
     @property
     def ended(self) -> bool:

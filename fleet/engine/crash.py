@@ -1,7 +1,7 @@
 """Named points at which a process kills itself, so that a test can crash it exactly there.
 
-The setting `crash_at` is a folder. A file `kind.point` in it (kind being that of the step: plan, tool or join) arms
-that point: the first process to reach it takes the file away and dies.
+The setting `crash_at` is a folder. A file `kind.point` in it (kind being that of the step, plan, tool or join, or a
+command: pause, resume, cancel, retry or fork) arms that point: the first process to reach it takes it away and dies.
 """
 
 import os

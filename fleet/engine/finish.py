@@ -24,8 +24,8 @@ def on_record(run: str, end: End, deps: Deps) -> End:
 
 
 def cancelled(run: str, deps: Deps) -> bool:
-    """End a run that was cancelled, once nothing of it runs; False while something does. Safe to do twice."""
-    if deps.live.runs.cancel(run):
+    """End a run that was cancelled, once nothing of it or below it runs; False while something does. Safe twice."""
+    if deps.live.runs.cancel(run) or deps.record.goals.below(deps.goal_of(run).goal_id):
         return False
     why = EndReason(deps.live.runs.about(run).get("why", EndReason.CANCELLED))
     status = RunStatus.CANCELLED if why is EndReason.CANCELLED else RunStatus.FAILED

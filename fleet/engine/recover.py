@@ -10,7 +10,7 @@ from fleet.core.ids import JOIN, RunId, StepId, join_step, plan_step
 from fleet.core.outcome import Outcome
 from fleet.core.plan import Plan, Step
 from fleet.core.run import RunStatus
-from fleet.engine import answers, cancel, join, submit
+from fleet.engine import answers, cancel, join, opening, pause
 from fleet.engine.deps import Deps
 from fleet.errors import ClockSimulated, StoreUnreachable
 from fleet.planning.paths import remaining
@@ -103,24 +103,34 @@ def _rebuilt(run: RunId, deps: Deps) -> bool:
 
 
 def go_on(deps: Deps) -> None:
-    """Runs that a process left half-way between record and live state: a cancellation, an answer. Safe to do twice."""
+    """Runs that a process left half-way between record and live state: a cancellation, a pause, an answer.
+
+    Safe to do twice.
+    """
     for record in deps.record.goals.list(status=RunStatus.CANCELLING, limit=PAGE):
         cancel.cancel(record.run_id, deps)
+    pause.go_on(deps)
     for run, step in deps.record.answers.unheeded(PAGE):
         answers.resume(run, step, deps)
 
 
 def rebuild(run: RunId, deps: Deps) -> None:
     """A run's live state, from its goal, plans and outcomes. Adding what is there changes nothing: safe to do twice."""
+    log.warning("run rebuilt from the record", extra={"run": run})
+    launch(run, deps, EventType.REBUILT)
+
+
+def launch(run: RunId, deps: Deps, event: EventType = EventType.ACCEPTED) -> None:
+    """As rebuild, for a run that begins with what another one came to."""
     record = deps.record.goals.of_run(run)
     if record.status.ended:
         return
-    log.warning("run rebuilt from the record", extra={"run": run, "goal": record.goal_id})
     plans = deps.record.plans.all(run)
     outcomes: dict[StepId, Outcome] = {s: o for page in deps.record.outcomes.pages(run) for s, o in page}
     outcomes = {s: o for s, o in outcomes.items() if not _ends(s, o)}
-    context = submit.context_of(run, record.goal_id, record.goal, record.traceparent)
-    submit.open_run(context, record.goal, record.created.timestamp(), deps, EventType.REBUILT)
+    opening.open_recorded(record, deps, event)
+    if record.status is RunStatus.PAUSED:
+        pause.hold(record, deps)  # before it has a step that could start
     if record.goal.loop == "plan" and plans:
         _restore(run, [*plans[0].steps, join.joining(1, deps)], outcomes, deps)
     else:
@@ -152,6 +162,7 @@ def _replay(run: RunId, plans: tuple[Plan, ...], outcomes: dict[StepId, Outcome]
         asked = deps.record.answers.of(run, join_step(version)) if kind == "ask" else None
         if kind == "ask" and (asked is None or asked.answer is None):
             deps.live.runs.note(run, EventType.ASKED, join_step(version), status=RunStatus.ASKING)
+            deps.record.goals.set_status(run, RunStatus.ASKING)
             return
         if kind not in ("replan", "ask"):
             return

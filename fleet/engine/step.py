@@ -99,7 +99,7 @@ def _ahead(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps:
         return Outcome.model_validate(row.response)
     deps.crash.reached("tool", "before_effect")
     try:
-        outcome = _call(tool, args, hold, secrets, deps)
+        outcome = _call(tool, args, hold, secrets, deps, row.idempotency_key)
     except ToolFailed as wrong:
         if wrong.failure.cls is FailureClass.IN_DOUBT:
             raise
@@ -133,8 +133,9 @@ def idempotency_key(attempt: Attempt) -> str:
     return f"{attempt.context.run}:{attempt.step.id}:0"
 
 
-def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: Deps) -> Outcome:
-    context = _context(tool, hold, secrets, deps) if tool.takes_context else NO_CONTEXT
+def _call(tool: Tool, args: dict[str, Any], hold: Hold, secrets: Secrets, deps: Deps, key: str = "") -> Outcome:
+    """key: that of a call which an earlier run made ready; else it is the attempt's own."""
+    context = _context(tool, hold, secrets, deps, key) if tool.takes_context else NO_CONTEXT
     try:
         found = _awaited(tool, args, context, hold, deps) if tool.is_async else tool.call(args, context)
     except ToolFailed:
@@ -213,13 +214,13 @@ def _awaited(tool: Tool, args: dict[str, Any], context: ToolContext, hold: Hold,
         raise
 
 
-def _context(tool: Tool, hold: Hold, secrets: Secrets, deps: Deps) -> ToolContext:
+def _context(tool: Tool, hold: Hold, secrets: Secrets, deps: Deps, key: str) -> ToolContext:
     attempt = hold.attempt
     run, step = attempt.context.run, attempt.step.id
     extra = {"goal": attempt.context.goal, "run": run, "step": step}
     model = deps.models.step
     return ToolContext(
-        idempotency_key=idempotency_key(attempt),
+        idempotency_key=key or idempotency_key(attempt),
         tenant=attempt.context.tenant,
         attempt=attempt.number,
         deadline=deps.clock() + attempt.step.timeout,

@@ -4,16 +4,15 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from fleet.core.events import EventType
 from fleet.core.goal import Goal
 from fleet.core.ids import GoalId, RunId
 from fleet.core.plan import Plan
-from fleet.core.run import RunContext
-from fleet.engine import checked, join
+from fleet.core.run import RunStatus
+from fleet.engine import cancel, checked, join, opening, pause
 from fleet.engine.deps import Deps
-from fleet.errors import FleetFault, Overloaded, PlanRejected, StoreUnreachable
+from fleet.errors import FleetFault, Overloaded, PlanRejected, StoreUnreachable, UnknownGoal, WrongState
 from fleet.planning.paths import remaining
-from fleet.store.runs import RunClosed, order
+from fleet.store.runs import RunClosed
 from fleet.store.sql.accept import Accepted, Submission
 
 log = logging.getLogger("fleet.submit")
@@ -38,7 +37,7 @@ def submit(items: Sequence[tuple[Goal, Plan | None]], deps: Deps) -> list[Handle
     places: list[int] = []
     room: dict[str, int] = {}
     for place, (goal, plan) in enumerate(items):
-        refused = _unfit(plan) or _no_room(goal, room, deps)
+        refused = _unfit(plan) or _orphaned(goal, deps) or no_room(goal, room, deps)
         if refused:
             answers[place] = refused
             continue
@@ -57,7 +56,22 @@ def _unfit(plan: Plan | None) -> PlanRejected | None:
     return PlanRejected(found, plan.source if plan else "") if found else None
 
 
-def _no_room(goal: Goal, room: dict[str, int], deps: Deps) -> Overloaded | None:
+def _orphaned(goal: Goal, deps: Deps) -> FleetFault | None:
+    """A child goal is for a parent that is open."""
+    if goal.parent is None or deps.record.goals.knows(goal.tenant, goal.key):
+        return None
+    try:
+        parent = deps.record.goals.get(goal.parent)
+    except UnknownGoal as unknown:
+        return unknown
+    if parent.goal.tenant != goal.tenant:
+        return UnknownGoal(f"tenant {goal.tenant} has no goal {goal.parent} that could be a parent.")
+    if parent.status.ended or parent.status is RunStatus.CANCELLING:
+        return WrongState(f"goal {goal.parent} takes no child goals any more: it is {parent.status}.")
+    return None
+
+
+def no_room(goal: Goal, room: dict[str, int], deps: Deps) -> Overloaded | None:
     """A tenant's open goals are capped: one that would be more is refused with what to do."""
     most = deps.settings.open_goals
     if goal.tenant not in room:
@@ -104,30 +118,28 @@ def _launch(submissions: Sequence[Submission], deps: Deps) -> Sequence[Submissio
 
 def _launch_one(submission: Submission, deps: Deps) -> None:
     try:
+        _heed_parent(submission, deps)
         start(submission.run_id, submission.goal_id, submission.goal, submission.plan, submission.traceparent, deps)
     except RunClosed:
         log.info("cancelled before it was started", extra={"goal": submission.goal_id})
 
 
+def _heed_parent(submission: Submission, deps: Deps) -> None:
+    """Whoever pauses or cancels a goal does so on record, then looks for children; a child that came since looks up."""
+    if submission.goal.parent is None:
+        return
+    status = deps.record.goals.get(submission.goal.parent).status
+    if status in (RunStatus.CANCELLING, RunStatus.CANCELLED):
+        cancel.cancel(submission.run_id, deps)
+    elif status is RunStatus.PAUSED:
+        pause.pause(submission.run_id, deps)
+
+
 def start(run: str, goal_id: str, goal: Goal, plan: Plan | None, traceparent: str, deps: Deps) -> None:
     """Open the run's live state and add its first steps. Safe to do twice."""
-    open_run(context_of(run, goal_id, goal, traceparent), goal, deps.clock(), deps)
+    opening.open_run(opening.context_of(run, goal_id, goal, traceparent), goal, deps.clock(), deps)
     if plan is None:
         deps.live.runs.add(run, join.engine_steps(1, deps))
         return
     steps = [*plan.steps, join.joining(1, deps)]
     deps.live.runs.add(run, steps, remaining(plan.steps))
-
-
-def context_of(run: str, goal_id: str, goal: Goal, traceparent: str) -> RunContext:
-    return RunContext(run=RunId(run), goal=goal_id, tenant=goal.tenant, traceparent=traceparent, labels=goal.labels)
-
-
-def open_run(
-    context: RunContext, goal: Goal, submitted: float, deps: Deps, event: EventType = EventType.ACCEPTED
-) -> None:
-    """submitted: seconds since 1970, from which the run's order and its budget of time count."""
-    bounds = [goal.deadline.timestamp()] if goal.deadline else []
-    bounds += [submitted + goal.budget.seconds] if goal.budget.seconds else []
-    place = order(goal.priority, submitted)
-    deps.live.runs.open(context, place, deadline=min(bounds, default=None), event=event)

@@ -47,6 +47,7 @@ def sweep(deps: Deps, *, reap: bool = True, told: Told = nobody) -> Swept:
     reaped, buried = _reap(deps, told) if reap else (0, 0)
     due, _ = deps.live.steps.due()
     _each(deps.live.runs.cascading(), lambda run: _cascade(run, deps))
+    _each(deps.live.pauses.shifting(), deps.live.pauses.go_on)
     _each(deps.live.runs.cancelling(), lambda run: finish.cancelled(run, deps))
     _each(deps.live.runs.overdue(), lambda run: cancel.cancel(run, deps, EndReason.DEADLINE))
     untold = deps.live.steps.untold()

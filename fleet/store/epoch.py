@@ -10,7 +10,10 @@ from fleet.store.scripts import guarded
 OPENING = 60.0
 """Seconds after which a process that died while it opened an epoch is no more waited for."""
 PAGE = 500
-STALE = ("ready:*", "leases:*", "told:*", "open:*", "timers", "cascades", "cancelling", "deadlines")
+STALE = (
+    *("ready:*", "leases:*", "told:*", "open:*", "timers", "cascades"),
+    *("cancelling", "paused", "shifting", "deadlines"),
+)
 """What speaks of runs that are rebuilt. Workers, breakers, ended runs and Celery's own keys stay."""
 PARTS = ("", "outcomes", "cascade", "events")
 ENDED = ("succeeded", "failed", "cancelled")

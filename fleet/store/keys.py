@@ -16,6 +16,8 @@
 | {ns}:timers | zset | "run step", when it is due (ms) | empty when idle |
 | {ns}:cascades | set | runs with children still to release | empty when idle |
 | {ns}:cancelling | set | runs that are being cancelled | empty when idle |
+| {ns}:paused | set | runs that are paused | empty when idle |
+| {ns}:shifting | set | runs whose ready steps are being held, or let go | empty when idle |
 | {ns}:deadlines | zset | open runs with a deadline, the deadline (ms) | empty when idle |
 | {ns}:open:<tenant> | set | open runs of a tenant | empty when idle |
 | {ns}:ended | zset | runs whose events are to be filed in SQL, when they ended (ms) | empty when idle |
@@ -43,6 +45,8 @@ class Keys:
         self.lanes = f"{namespace}:lanes"
         self.cascades = f"{namespace}:cascades"
         self.cancelling = f"{namespace}:cancelling"
+        self.paused = f"{namespace}:paused"
+        self.shifting = f"{namespace}:shifting"
         self.deadlines = f"{namespace}:deadlines"
         self.ends = f"{namespace}:ends"
         self.ended = f"{namespace}:ended"

@@ -8,6 +8,7 @@ from fleet.store.breakers import Breakers
 from fleet.store.epoch import EpochKey
 from fleet.store.keys import Keys
 from fleet.store.lanes import Lanes, WorkerSeen
+from fleet.store.pauses import Pauses
 from fleet.store.runs import Runs
 from fleet.store.scripts import Scripts, guarded
 from fleet.store.steps import Steps
@@ -23,6 +24,7 @@ class Live:
         scripts = Scripts(client, namespace)
         self.steps = Steps(scripts)
         self.runs = Runs(client, scripts, self.keys)
+        self.pauses = Pauses(client, scripts, self.keys)
         self.breakers = Breakers(client, scripts, self.keys)
         self.streams = Streams(client, self.keys)
         self.epochs = EpochKey(client, self.keys)

@@ -1,4 +1,5 @@
-"""Random schedules: workers that die, messages that are lost, two sweepers that interleave, drops, replans, cancels.
+"""Random schedules: workers that die, messages that are lost, two sweepers that interleave, drops, replans, cancels,
+pauses of which some are left half-way.
 
 Everything runs in one process on a real Redis, in an order that a seed gives. No lease is ever renewed, and each has
 run out the moment it is given: so every attempt may be taken for lost while its worker still means to commit it.
@@ -49,6 +50,7 @@ class World:
     newest: dict[tuple[str, str], str] = field(default_factory=dict)
     verdicts: dict[tuple[str, int], bool] = field(default_factory=dict)
     sweeps: list[Iterator[None]] = field(default_factory=list)
+    acknowledged: set[str] = field(default_factory=set)
 
     def place(self) -> Place:
         return Place(f"w{self.chance.randrange(4)}", "main", 0.0)
@@ -65,6 +67,7 @@ class World:
 
     def take(self, attempt: Attempt | None) -> None:
         if attempt:
+            assert attempt.context.run not in self.acknowledged, "a step of a paused run was started"
             self.held.append(attempt)
             self.newest[attempt.context.run, attempt.step.id] = attempt.fence
 
@@ -156,6 +159,9 @@ class World:
             yield
         self.hear(live.steps.due()[1])
         yield
+        for run in live.pauses.shifting():
+            live.pauses.go_on(run)
+            yield
         for run in live.runs.cascading():
             self.hear(live.steps.cascade(run)[1])
             yield
@@ -177,6 +183,30 @@ class World:
     def cancel(self) -> None:
         if self.chance.random() < 0.15:
             self.live.runs.cancel(self.chance.choice(self.runs))
+
+    def pause(self) -> None:
+        """By a process that may die before it has taken out what is ready."""
+        run = self.chance.choice(self.runs)
+        if self.chance.random() < 0.3:
+            answer = self.live.steps._scripts.call("pause", run)[0]
+        else:
+            answer = "PAUSED" if self.live.pauses.hold(run) else "CLOSED"
+        if answer == "PAUSED":
+            self.acknowledged.add(run)
+
+    def resume(self) -> None:
+        """By a process that may die half-way, or may have decided before a later pause."""
+        run = self.chance.choice(self.runs)
+        number = self.live.pauses.number(run)
+        if self.chance.random() < 0.2:
+            self.live.pauses.hold(run)
+        self.acknowledged.discard(run)
+        if self.chance.random() < 0.3:
+            answer = self.live.steps._scripts.call("resume", run, "running", number)[0]
+        else:
+            answer = "RESUMED" if self.live.pauses.release(run, "running", number) else "IGNORED"
+        if answer == "IGNORED" and self.live.runs.about(run)["status"] == "paused":
+            self.acknowledged.add(run)
 
     def add_again(self) -> None:
         """A process that does not know whether its first try went through."""
@@ -212,15 +242,18 @@ def world(live: Live, seed: int) -> World:
 
 
 def disturb(made: World) -> None:
-    acts = [made.claim, made.write, made.sweep, made.drop, made.cancel, made.add_again]
+    acts = [made.claim, made.write, made.sweep, made.drop, made.cancel, made.add_again, made.pause, made.resume]
     for _ in range(ACTS):
-        made.chance.choices(acts, [8, 8, 6, 0.4, 1, 1])[0]()
+        made.chance.choices(acts, [8, 8, 6, 0.4, 1, 1, 1, 2])[0]()
 
 
 def settle_down(made: World) -> None:
     """No more deaths, drops or cancels: whatever was held is lost, and one worker carries on."""
     live = made.live
     made.held.clear()
+    made.acknowledged.clear()
+    for run in made.runs:
+        live.pauses.release(run, "running", live.pauses.number(run))
     for _ in range(QUIET):
         if all(live.runs.about(run)["status"] in ("succeeded", "failed", "cancelled") for run in made.runs):
             return

@@ -41,7 +41,7 @@ local function create(id, record)
   return st
 end
 
-local OPEN = {waiting = true, ready = true, leased = true, parked = true, loading = true, joining = true}
+local OPEN = {waiting = true, ready = true, held = true, leased = true, parked = true, loading = true, joining = true}
 
 local function link(id, record, st)
   local pending, ok, threshold, cursor = read_counts(st.more)

@@ -13,16 +13,19 @@ if get(run, ':status') ~= 'cancelling' then
   redis.call('ZREM', global('deadlines'), run)
   if get(run, ':join') then forget(run, ':join') end
   redis.call('SADD', global('cancelling'), run)
+  redis.call('SREM', global('paused'), run)
+  redis.call('SREM', global('shifting'), run)
   event(run, 'run.cancel_asked', '-', '')
 end
 local page = redis.call('HSCAN', of(run), cursor, 'COUNT', 200)
 local answer = {page[1]}
+local UNSTARTED = {waiting = true, ready = true, held = true, parked = true, loading = true, joining = true}
 for i = 1, #page[2], 2 do
   local step = page[2][i]
   if is_step(step) then view(run).read[step] = page[2][i + 1] end
   local st = is_step(step) and read_step(run, step)
   local word = st and st.word
-  if word == 'waiting' or word == 'ready' or word == 'parked' or word == 'loading' or word == 'joining' then
+  if UNSTARTED[word] then
     settle(run, step, st, 'cancelled', '{"status":"cancelled"}', {})
   elseif word == 'leased' then
     answer[#answer + 1] = step

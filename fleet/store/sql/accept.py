@@ -78,6 +78,7 @@ class Draft:
             "fingerprint": self.fingerprint,
             "goal": self.goal,
             "traceparent": submission.traceparent,
+            "parent": submission.goal.parent,
         }
 
     def run_row(self) -> dict[str, object]:

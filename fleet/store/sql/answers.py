@@ -66,6 +66,13 @@ class Answers:
         query = query.order_by(ANSWERS.c.asked, ANSWERS.c.step_id)
         return self._db.fetch(lambda connection: [_question(row) for row in connection.execute(query)])
 
+    def newest(self, run_id: RunId) -> Question | None:
+        """The question that a run asked last."""
+        query = select(ANSWERS).where(ANSWERS.c.run_id == run_id)
+        query = query.order_by(ANSWERS.c.asked.desc(), ANSWERS.c.step_id.desc()).limit(1)
+        row = self._db.fetch(lambda connection: connection.execute(query).first())
+        return None if row is None else _question(row)
+
     def unheeded(self, limit: int = 100) -> list[tuple[RunId, StepId]]:
         """The newest question of each run that is said to ask, and has no open one: nobody went on after its answer."""
         waiting = exists().where(QUESTIONS.c.run_id == RUNS.c.run_id, QUESTIONS.c.answered.is_(None))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, exists, func, or_, select, update
 
 from fleet.core.budget import Usage
 from fleet.core.goal import Goal
@@ -15,7 +15,7 @@ from fleet.errors import BadInput, KeyReused, UnknownGoal
 from fleet.store.sql import accept
 from fleet.store.sql.accept import Accepted, Submission, known_keys
 from fleet.store.sql.database import Database
-from fleet.store.sql.rows import no_run, text_of
+from fleet.store.sql.rows import CHUNK, no_run, text_of
 from fleet.store.sql.tables import GOALS, RUNS, clock
 
 __all__ = ["Accepted", "GoalRecord", "Goals", "Submission"]
@@ -27,7 +27,10 @@ LAST = "\U0010ffff"
 
 
 class GoalRecord(Value):
-    """A goal with its newest run. end, ended: None while the run is open; usage: what it used, once it has ended."""
+    """A goal with its newest run. end, ended: None while the run is open; usage: what it used, once it has ended.
+
+    created: when the goal was; begun: when the run was. origin: the run that it took outcomes over from.
+    """
 
     goal_id: GoalId
     run_id: RunId
@@ -36,6 +39,8 @@ class GoalRecord(Value):
     end: End | None = None
     usage: Usage = Usage()
     created: datetime
+    begun: datetime
+    origin: RunId | None = None
     ended: datetime | None = None
     traceparent: str = ""
 
@@ -78,6 +83,11 @@ class Goals:
         query = query.order_by(RUNS.c.run_id).limit(limit)
         return self._db.fetch(lambda connection: [(row.run_id, row.goal_id) for row in connection.execute(query)])
 
+    def open_in(self, status: RunStatus) -> "set[RunId]":
+        """The open runs of that status."""
+        query = select(RUNS.c.run_id).where(RUNS.c.ended.is_(None), RUNS.c.status == status)
+        return self._db.fetch(lambda connection: {RunId(run) for run in connection.execute(query).scalars()})
+
     def count_open(self, tenant: str) -> int:
         return self._db.fetch(lambda connection: connection.execute(_OPEN_OF, {"tenant": tenant}).scalar_one())
 
@@ -101,18 +111,37 @@ class Goals:
     def set_status(self, run_id: RunId, status: RunStatus) -> RunStatus:
         """Set the status of an open run; gives the status that stands. Raises UnknownGoal.
 
-        A run that has ended stays as it ended, and one that is being cancelled stays so until it ends.
+        A run that has ended stays as it ended, one that is being cancelled stays so until it ends, and one that is
+        paused until it goes on, by `unpause`, or is cancelled.
         """
         if status.ended:
             raise ValueError("a run is ended by `end`")
-        open_ = [RunStatus.RUNNING, RunStatus.ASKING, status]
-        change = update(RUNS).where(RUNS.c.run_id == run_id, RUNS.c.ended.is_(None), RUNS.c.status.in_(open_))
+        moved = [RunStatus.RUNNING, RunStatus.ASKING, status]
+        return self._moved(run_id, [*moved, RunStatus.PAUSED] if status is RunStatus.CANCELLING else moved, status)
+
+    def unpause(self, run_id: RunId, status: RunStatus) -> RunStatus:
+        """Set the status (running or asking) of a paused run; gives the status that stands. Raises UnknownGoal."""
+        return self._moved(run_id, [RunStatus.PAUSED], status)
+
+    def _moved(self, run_id: RunId, before: Sequence[RunStatus], status: RunStatus) -> RunStatus:
+        change = update(RUNS).where(RUNS.c.run_id == run_id, RUNS.c.ended.is_(None), RUNS.c.status.in_(before))
 
         def work(connection: Connection) -> RunStatus:
             connection.execute(change.values(status=status))
             return RunStatus(_run(connection, run_id).status)
 
         return self._db.write(work)
+
+    def below(self, goal_id: GoalId) -> OpenRuns:
+        """Open runs of the goals that have this one as their parent, and of those below them; the nearest first."""
+        found: OpenRuns = []
+        level, seen = [goal_id], {goal_id}
+        while level:
+            rows = self._db.fetch(lambda connection, level=level: _children(connection, level))  # type: ignore[misc]
+            found += [(row.run_id, row.goal_id) for row in rows if row.ended is None]
+            level = list({row.goal_id: None for row in rows if row.goal_id not in seen})
+            seen.update(level)
+        return found
 
     def end(self, run_id: RunId, end: End, usage: Usage) -> End:
         """End a run, once: gives the end that stands, which is the first one's. Raises UnknownGoal."""
@@ -133,8 +162,8 @@ class Goals:
         limit: int = 100,
         after: GoalId | None = None,
     ) -> Records:
-        """Goals, newest first, from behind (older than) `after`."""
-        query = _records()
+        """Goals, each with its newest run, newest first, from behind (older than) `after`."""
+        query = _records().where(~_LATER)
         if tenant is not None:
             query = query.where(RUNS.c.tenant == tenant)
         if status is not None:
@@ -153,9 +182,14 @@ class Goals:
 
 def _records() -> Select[Any]:
     goal = (GOALS.c.goal_id, GOALS.c.goal, GOALS.c.traceparent, GOALS.c.created)
-    run = (RUNS.c.run_id, RUNS.c.status, RUNS.c.end, RUNS.c.usage, RUNS.c.ended)
-    return select(*goal, *run).join(RUNS, RUNS.c.goal_id == GOALS.c.goal_id)
+    run = (RUNS.c.run_id, RUNS.c.status, RUNS.c.end, RUNS.c.usage, RUNS.c.ended, RUNS.c.origin)
+    begun = RUNS.c.created.label("begun")
+    return select(*goal, *run, begun).join(RUNS, RUNS.c.goal_id == GOALS.c.goal_id)
 
+
+_OTHERS = RUNS.alias()
+_LATER = exists().where(_OTHERS.c.goal_id == RUNS.c.goal_id, _OTHERS.c.run_id > RUNS.c.run_id)
+"""Whether a goal has a newer run than this one."""
 
 # Statements that each goal needs are built once: building one takes as long as running it.
 _NEWEST = _records().order_by(RUNS.c.run_id.desc()).limit(1)
@@ -175,9 +209,17 @@ def _record(row: Row[Any]) -> GoalRecord:
         end=End.model_validate_json(row.end) if row.end else None,
         usage=Usage.model_validate_json(row.usage),
         created=row.created,
+        begun=row.begun,
+        origin=row.origin,
         ended=row.ended,
         traceparent=row.traceparent,
     )
+
+
+def _children(connection: Connection, parents: Sequence[GoalId]) -> "list[Any]":
+    query = select(GOALS.c.goal_id, RUNS.c.run_id, RUNS.c.ended).join(RUNS, RUNS.c.goal_id == GOALS.c.goal_id)
+    chunks = (parents[start : start + CHUNK] for start in range(0, len(parents), CHUNK))
+    return [row for chunk in chunks for row in connection.execute(query.where(GOALS.c.parent.in_(chunk)))]
 
 
 def _run(connection: Connection, run_id: RunId) -> Any:

@@ -16,7 +16,7 @@ from fleet.store.sql.filelock import FileLock
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = 2
+HEAD = 3
 """The number of the newest migration. Known here, so that a process that finds it need not load the migrations."""
 VERSION_TABLE = "fleet_version"
 ADVISORY_LOCK = 0x666C6565

@@ -9,6 +9,7 @@ from fleet.store.sql.goals import Goals
 from fleet.store.sql.ledger import Ledger
 from fleet.store.sql.outcomes import Outcomes
 from fleet.store.sql.plans import Plans
+from fleet.store.sql.takeovers import Takeovers
 
 
 class Record:
@@ -24,6 +25,7 @@ class Record:
         self.epochs = Epochs(db)
         self.dead = DeadLetters(db)
         self.answers = Answers(db)
+        self.takeovers = Takeovers(db)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, patience: float = PATIENCE) -> "Record":

@@ -73,6 +73,7 @@ ID = String(255).with_variant(String(255, collation="C"), "postgresql")
 """Ids sort by their bytes on both, whatever the language of the server."""
 
 OPEN = text("ended IS NULL")
+CHILD = text("parent IS NOT NULL")
 OPEN_CALL = text("state = 'open'")
 
 
@@ -112,7 +113,10 @@ class GoalRow(Row, table=True):
     """A goal as submitted. key: the idempotency key, of which a tenant has each once. fingerprint: of goal and plan."""
 
     __tablename__ = "goals"
-    __table_args__ = (UniqueConstraint("key", "tenant"),)
+    __table_args__ = (
+        UniqueConstraint("key", "tenant"),
+        Index("ix_goals_parent", "parent", sqlite_where=CHILD, postgresql_where=CHILD),
+    )
 
     goal_id: str = Field(sa_column=_key())
     tenant: str = Field(sa_column=Column(ID, nullable=False))
@@ -121,10 +125,14 @@ class GoalRow(Row, table=True):
     goal: str = Field(sa_column=_text())
     traceparent: str = Field(sa_column=_text())
     created: datetime = Field(sa_column=_now())
+    parent: str | None = Field(sa_column=Column(ID))
 
 
 class RunRow(Row, table=True):
-    """A pursuit of a goal. ended: None while it is open; end and usage are set with it, once."""
+    """A pursuit of a goal. ended: None while it is open; end and usage are set with it, once.
+
+    origin: the run that it took outcomes over from.
+    """
 
     __tablename__ = "runs"
     __table_args__ = (
@@ -141,6 +149,7 @@ class RunRow(Row, table=True):
     usage: str = Field(sa_column=_text())
     created: datetime = Field(sa_column=_now())
     ended: datetime | None = Field(sa_column=_moment())
+    origin: str | None = Field(sa_column=Column(ID))
 
 
 class PlanRow(Row, table=True):

@@ -127,6 +127,7 @@ def test_the_documented_exit_codes_are_those_of_the_errors() -> None:
         "UnknownGoal": 3,
         "KeyReused": 5,
         "FleetRunning": 5,
+        "WrongState": 5,
         "TimedOut": 6,
         "PortTaken": 7,
         "Overloaded": 8,

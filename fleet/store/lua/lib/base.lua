@@ -87,12 +87,14 @@ local function is_step(field) return not string.find(field, '[:/]') end
 
 -- Whether a run takes no change any more: it has ended, or was forgotten. Nothing is written to it then, so that no event
 -- follows its end, and no key comes back without a lifetime.
-local OPEN_RUN = {running = true, asking = true, cancelling = true}
+local OPEN_RUN = {running = true, asking = true, paused = true, cancelling = true}
 local function is_over(run) return not OPEN_RUN[get(run, ':status')] end
+-- A paused run takes steps, too, and holds them.
 local function takes_steps(run)
   local status = get(run, ':status')
-  return status == 'running' or status == 'asking'
+  return status == 'running' or status == 'asking' or status == 'paused'
 end
+local function is_paused(run) return get(run, ':status') == 'paused' end
 
 -- Count steps of a run that have not ended: how many there are now.
 local function count_left(run, change)

@@ -58,7 +58,8 @@ local function referred(run, refs)
 end
 
 -- {run, step, fence, attempts, losses, retries, context, spec, referred outcomes}, or {} when nothing is ready.
--- Looks at 16 heads at most: one that is ready no more was cancelled or dropped, and is thrown away.
+-- Looks at 16 heads at most: one that is ready no more was cancelled or dropped, and is thrown away; so is one of a run
+-- that was paused a moment ago, which is put back with the others when it goes on.
 local HEADS = 16
 local function claim(worker, lanes, lease)
   for _ = 1, HEADS do
@@ -66,7 +67,7 @@ local function claim(worker, lanes, lease)
     if not run then return {} end
     fetch(run, {step, step .. '/spec', ':status', ':context'})
     local st = read_step(run, step)
-    if st and st.word == 'ready' and takes_steps(run) then
+    if st and st.word == 'ready' and takes_steps(run) and not is_paused(run) then
       claimed_own, claimed_lease = tonumber(st.own), lease
       st.attempts = st.attempts + 1
       local fence = epoch .. '.' .. st.attempts
@@ -84,6 +85,6 @@ end
 local function refuse(run, st, fence)
   if not st or is_over(run) then return 'SUPERSEDED' end
   if st.word == 'leased' and string.match(st.more, '^(%S+)') == fence then return nil end
-  if st.word == 'ready' or st.word == 'leased' or st.word == 'parked' then return 'STALE' end
+  if st.word == 'ready' or st.word == 'held' or st.word == 'leased' or st.word == 'parked' then return 'STALE' end
   return 'DUPLICATE'
 end

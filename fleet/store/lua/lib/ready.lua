@@ -3,7 +3,12 @@
 
 -- A step becomes ready: it enters its ready set at the end of the call, unless this call claims it before.
 -- Lower comes first: priority, then the submission time less the remaining critical path.
+-- A step of a paused run is held instead, out of the way of claims, until shift.lua lets it go.
 local function make_ready(run, step, st)
+  if is_paused(run) then
+    write_step(run, step, st, 'held')
+    return
+  end
   write_step(run, step, st, 'ready')
   fresh[#fresh + 1] = {run = run, step = step, lane = st.lane, score = get(run, ':order') - st.path}
   touch(st.lane)
