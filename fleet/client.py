@@ -14,6 +14,7 @@ from fleet.core.run import End, RunStatus
 from fleet.embedded.attach import reachable
 from fleet.engine import answers, branch, cancel, pause, recover, status, submit
 from fleet.engine.branch import Changes
+from fleet.engine.dead import Dead
 from fleet.engine.deps import Deps, open_deps
 from fleet.engine.status import MAIN, GoalStatus, StepStatus
 from fleet.engine.submit import Handle
@@ -38,6 +39,7 @@ class Fleet:
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
+        self.dead = Dead(deps)
         """Steps that took their workers down: to list, to look at, to replay."""
 
     @classmethod

@@ -46,10 +46,12 @@ def write_once(path: str, ctx: ToolContext, die: bool = False) -> str:
 
 
 @tool(effect="reads", breaker=None)
-def killer(path: str) -> None:
-    """Take the worker down."""
-    _trace(path, "killed")
-    os.kill(os.getpid(), signal.SIGKILL)
+def killer(path: str, mended: str = "") -> int:
+    """Take the worker down, unless somebody has mended that."""
+    number = _trace(path, "killed")
+    if not (mended and Path(mended).exists()):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
 
 
 @tool(effect="reads", breaker=None)
@@ -149,4 +151,31 @@ async def wait_there(path: str, seconds: float, word: str = "x") -> int:
     """Leave a word in a file, and take a while on the event loop."""
     number = _trace(path, word)
     await asyncio.sleep(seconds)
+    return number
+
+
+@tool(effect="reads", breaker=None)
+async def hold_on(path: str, gate: str, word: str = "x") -> int:
+    """Leave a word in a file, and wait on the event loop until another file is there."""
+    number = _trace(path, word)
+    while not Path(gate).exists():
+        await asyncio.sleep(0.05)
+    return number
+
+
+@tool(effect="reads", breaker=None)
+def hold_on_deaf(path: str, gate: str, word: str = "x") -> int:
+    """As hold_on, in a thread that heeds no stop."""
+    number = _trace(path, word)
+    while not Path(gate).exists():
+        time.sleep(0.05)
+    return number
+
+
+@tool(effect="reads", breaker=None)
+def slow_once(path: str, seconds: float) -> int:
+    """Leave a word in a file, and take a while the first time."""
+    number = _trace(path, "x")
+    if number == 1:
+        time.sleep(seconds)
     return number

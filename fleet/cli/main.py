@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fleet.cli import config, control, goals, plans, processes, run
+from fleet.cli import config, control, dead, goals, plans, processes, run
 from fleet.cli.out import fault, line, talk
 from fleet.errors import FleetFault, PlanRejected
 
@@ -17,7 +17,7 @@ BAD_USAGE = 2
 AS_JSON = "--json"
 
 app = typer.Typer(name="fleet", no_args_is_help=True, help="A fleet of workers that pursues goals.")
-for group in (processes, run, goals, control, plans, config):
+for group in (processes, run, goals, control, plans, dead, config):
     group.register(app)
 
 

@@ -9,9 +9,12 @@ import pytest
 from fleet.app import make_app
 from fleet.client import Fleet
 from fleet.core.goal import Goal
+from fleet.core.ids import GoalId
 from fleet.core.run import EndReason, RunStatus
 from fleet.embedded.fleet import EmbeddedFleet
+from fleet.engine.dead import Replayed
 from fleet.store.shapes import Wake
+from fleet.store.sql.dead import Wanted
 from fleet.store.sql.record import Record
 from tests.acceptance import script as turns
 from tests.acceptance.conftest import WAIT, Planned, lines, run_plan, states, until
@@ -160,6 +163,34 @@ def test_a_step_that_kills_its_workers_is_dead_after_three(
     record = record_of(fleet)
     assert [letter.step_id for letter in record.dead.list()] == ["a"]
     record.close()
+
+
+def test_a_dead_step_runs_once_its_tool_is_mended_and_it_is_replayed(
+    client: Fleet, planned: Planned, tmp_path: Path
+) -> None:
+    """R10, R23: what had ended well stands, and the goal ends as it should have."""
+    kills, kept, mended = tmp_path / "kills", tmp_path / "kept", tmp_path / "mended"
+    goal, plan = planned(
+        f"""
+        goal: mend me
+        steps:
+          a: {{tool: touch, args: {{path: {kept}}}}}
+          b: {{tool: killer, args: {{path: {kills}, mended: {mended}}}, needs: [a]}}
+          c: {{tool: noop, args: {{value: $b}}}}
+        """
+    )
+    handle = client.submit(goal, plan=plan)
+    assert client.result(handle.goal_id, WAIT).status is RunStatus.FAILED
+    (letter,) = client.dead.list(Wanted(goal=GoalId(handle.goal_id)))
+    assert (letter.id, letter.tool, letter.losses) == (f"{handle.run_id}:b", "killer", 3)
+    mended.touch()
+    (answer,) = client.dead.replay([letter.id])
+    assert isinstance(answer, Replayed)
+    end = client.result(handle.goal_id, WAIT)
+    assert (end.status, end.answer) == (RunStatus.SUCCEEDED, 4)
+    assert (len(lines(kept)), len(lines(kills))) == (1, 4)
+    assert client.status(handle.goal_id).run_id == answer.run_id
+    assert client.dead.list(Wanted(goal=GoalId(handle.goal_id))) == ()
 
 
 def test_a_frozen_worker_cannot_replace_an_outcome_that_stands(
