@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +35,10 @@ from .steps import register
 log = logging.getLogger("fleet.worker")
 PART = 0.8
 """Of the grace of a stop, what a step has to end by itself."""
+LAST = 0.95
+"""Of the grace of a stop, when the worker leaves: whoever told it to stop kills it when all of it is over."""
+NOW = 1.0
+"""Seconds that steps have to heed a second signal."""
 
 
 def main(settings: Settings, name: str) -> int:
@@ -107,9 +112,9 @@ class WorkerProcess:
         self._heartbeat.start()
 
     def _on_signal(self, _number: int) -> None:
-        """The first lets steps end, the second hands them back, the third leaves. A handler must not log itself."""
+        """The first lets steps end, the second hands them back now, the third leaves. A handler must not log itself."""
         self._asked += 1
-        acts = {1: self._begin_to_stop, 2: self._holding.hand_back}
+        acts = {1: self._begin_to_stop, 2: self._stop_now}
         threading.Thread(target=acts.get(self._asked, self._leave), daemon=True).start()
 
     def _begin_to_stop(self) -> None:
@@ -121,14 +126,27 @@ class WorkerProcess:
         nudge()
         grace, held = self._deps.settings.grace, len(self._holding.held())
         log.info("worker %s stops" + (f", {held} running: {grace:g} s to end" if held else ""), self._node)
-        for seconds, act in ((grace * PART, self._holding.hand_back), (grace, self._leave)):
-            timer = threading.Timer(seconds, act)
-            timer.daemon = True
-            timer.start()
+        _later(grace * PART, self._holding.hand_back)
+        _later(grace * LAST, self._leave)
+
+    def _stop_now(self) -> None:
+        self._holding.hand_back()
+        _later(NOW, self._leave)
 
     def _leave(self) -> None:
-        log.error("steps did not stop within %g s: the worker leaves without them", self._deps.settings.grace)
+        """Steps that do not heed a stop are ready for others at once, and are no losses: they took nobody down."""
+        left = self._holding.attempts()
+        log.error("%d steps do not stop: the worker hands them back, and leaves", len(left))
         self._heartbeat.stop()
+        with suppress(StoreUnreachable):
+            for attempt in left:
+                self._deps.live.steps.park(attempt, 0.0, "STOPPING", self._place, retry=False, want=False)
         with suppress(StoreUnreachable):
             self._deps.record.close()
         os._exit(1)
+
+
+def _later(seconds: float, act: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()

@@ -8,6 +8,10 @@ from collections.abc import Callable
 from fleet.embedded.child import Backoff, Child, ChildSpec
 
 POLL = 0.05
+APART = 0.3
+"""Seconds between two signals, which at once would be one."""
+HURRIED = 3.0
+"""Seconds from the second signal to SIGKILL: a worker hands its steps back, Redis writes what it has."""
 
 
 class Supervisor:
@@ -76,21 +80,31 @@ class Supervisor:
         if self._thread is None:
             return
         self._wake.set()
-        self._await_end(time.monotonic() + grace)
+        if not self._ended_within(grace, self._hurried) and not self._ended_within(APART):
+            self._insist(children)
         with self._lock:
             for child in children:
                 child.kill()
         self._thread.join()
 
     def hurry(self) -> None:
-        """Cuts the grace of a stop() short. Safe in a signal handler."""
+        """Cuts the grace of a stop() short: SIGTERM again, and SIGKILL seconds later. Safe in a signal handler."""
         self._hurried.set()
 
-    def _await_end(self, until: float) -> None:
-        while time.monotonic() < until and not self._hurried.is_set():
+    def _insist(self, children: list[Child]) -> None:
+        with self._lock:
+            for child in children:
+                child.tell(signal.SIGTERM)
+        self._ended_within(HURRIED)
+
+    def _ended_within(self, seconds: float, hurried: threading.Event | None = None) -> bool:
+        """Whether all have ended, within so many seconds and before it was hurried."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not (hurried and hurried.is_set()):
             self._thread.join(POLL)  # type: ignore[union-attr]
             if not self._thread.is_alive():  # type: ignore[union-attr]
-                return
+                return True
+        return False
 
     def _watch(self) -> None:
         while True:

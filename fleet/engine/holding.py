@@ -79,6 +79,10 @@ class Holding:
         with self._lock:
             return [_held(hold.attempt) for hold in self._holds.values()]
 
+    def attempts(self) -> list[Attempt]:
+        with self._lock:
+            return [hold.attempt for hold in self._holds.values()]
+
     def unnoted(self) -> list[Held]:
         """Those for which the board has no room."""
         with self._lock:
