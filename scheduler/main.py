@@ -57,6 +57,7 @@ class Scheduler:
         self._told = told
         self._me = f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:8]}"  # a host's containers share names
         self._rebuilt = self._quiet_until = self._beaten = float("-inf")
+        self._epoch: int | None = None
         self._lanes = LaneWatch(deps)
 
     def run(self, stop: threading.Event) -> None:
@@ -90,6 +91,13 @@ class Scheduler:
         self._beaten = time.monotonic()
         return recover.beat(self._deps)
 
+    def _tell_ends(self) -> None:
+        """Once in each epoch, whoever opened it: it reads through the runs that have ended."""
+        epoch = self._deps.live.epoch()
+        if epoch != self._epoch:
+            recover.tell_ends(self._deps)
+        self._epoch = epoch
+
     def leads(self) -> bool:
         """Whether this scheduler leads now; a leader says so again, and a dead one is followed within seconds."""
         return self._deps.live.lead(self._me, LEAD)
@@ -101,6 +109,7 @@ class Scheduler:
             self._rebuilt = time.monotonic()
             recover.rebuild_missing(self._deps, young=opened)
             recover.go_on(self._deps)
+            self._tell_ends()
             close_abandoned(self._deps)
         swept = sweep(self._deps, reap=time.monotonic() > self._quiet_until, told=self._told)
         self._lanes.look()

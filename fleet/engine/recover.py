@@ -1,11 +1,12 @@
 """Rebuild live state from the record: a run that has none, or all of them when Redis lost everything."""
 
+import json
 import logging
 import time
 
 from ulid import ULID
 
-from fleet.core.events import EventType
+from fleet.core.events import Event, EventType
 from fleet.core.ids import JOIN, RunId, StepId, join_step, plan_step
 from fleet.core.outcome import Outcome
 from fleet.core.plan import Plan, Step
@@ -15,6 +16,7 @@ from fleet.engine.deps import Deps
 from fleet.errors import ClockSimulated, StoreUnreachable
 from fleet.planning.paths import remaining
 from fleet.store.epoch import OPENING
+from fleet.store.steps import end_data
 
 log = logging.getLogger("fleet.recover")
 PAGE = 200
@@ -83,6 +85,32 @@ def rebuild_missing(deps: Deps, *, young: bool = True) -> int:
         for run in deps.live.runs.missing(runs):
             rebuilt += _rebuilt(RunId(run), deps)
     return rebuilt
+
+
+def tell_ends(deps: Deps) -> int:
+    """File an end for each run that has ended, and whose events Redis lost before they were filed: how many there were.
+
+    Whoever follows a run hears of its end even then. To be done after a new epoch was opened. Safe to do twice.
+    """
+    told, after, epoch = 0, None, deps.live.epoch()
+    while epoch is not None and (page := deps.record.events.untold(after, PAGE)):
+        after = page[-1]
+        for run in map(RunId, deps.live.runs.missing(page)):
+            deps.record.events.store(run, _end_alone(run, epoch, deps))
+            told += 1
+    if told:
+        log.warning("%d runs had ended, and Redis lost what happened in them", told)
+    return told
+
+
+def _end_alone(run: RunId, epoch: int, deps: Deps) -> list[Event]:
+    record = deps.record.goals.of_run(run)
+    at = record.ended.timestamp() if record.ended else deps.clock()
+    data = json.loads(end_data(record.end)) if record.end else {}
+    return [
+        Event(id=f"{epoch}-1", type=EventType.REBUILT, at=at),
+        Event(id=f"{epoch}-2", type=EventType.ENDED, at=at, data=data),
+    ]
 
 
 def accepted_at(run: RunId) -> float:

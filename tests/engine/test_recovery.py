@@ -197,3 +197,33 @@ def test_an_epoch_is_opened_by_one_process_and_awaited_by_the_others(deps: Deps)
         thread.join()
     assert sorted(opened) == [False, False, False, True]
     assert deps.live.runs.missing([run]) == [run]
+
+
+@tool(effect="reads", breaker=None)
+def act() -> str:
+    """Act."""
+    return "acted"
+
+
+def test_a_run_that_ended_just_before_redis_lost_its_events_has_an_end_to_be_heard(deps: Deps) -> None:
+    """R8: its end is on record, and nothing of it had been filed."""
+    run = planned(deps, a_step())
+    slot_of(with_tools(deps, act)).carry(None)
+    end = deps.record.goals.of_run(run).end
+    assert end is not None
+    deps.live.client.delete(*deps.live.client.scan_iter(f"{deps.live.keys.namespace}:*"))
+    Scheduler(deps).tick()
+    told, epoch = deps.record.events.read(run), deps.live.epoch()
+    said = [(event.id, event.type) for event in told]
+    assert said == [(f"{epoch}-1", EventType.REBUILT), (f"{epoch}-2", EventType.ENDED)]
+    assert told[-1].data["status"] == end.status
+    assert recover.tell_ends(deps) == 0
+
+
+def test_what_happened_in_a_run_that_ended_is_filed_as_it_was_where_redis_still_knows_it(deps: Deps) -> None:
+    """R8: a part of what happened is never filed in place of the whole."""
+    run = planned(deps, a_step())
+    slot_of(with_tools(deps, act)).carry(None)
+    assert recover.tell_ends(deps) == 0
+    Scheduler(deps).tick()
+    assert deps.record.events.read(run)[0].type is EventType.ACCEPTED

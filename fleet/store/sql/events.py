@@ -8,7 +8,7 @@ from fleet.core.events import Event
 from fleet.core.ids import RunId
 from fleet.store.sql.database import Database
 from fleet.store.sql.rows import insert_absent, text_of
-from fleet.store.sql.tables import EVENTS
+from fleet.store.sql.tables import EVENTS, RUNS
 
 
 class Events:
@@ -50,6 +50,15 @@ class Events:
         query = query.order_by(EVENTS.c.epoch.desc(), EVENTS.c.n.desc()).limit(1)
         row = self._db.fetch(lambda connection: connection.execute(query).first())
         return "" if row is None else f"{row.epoch}-{row.n}"
+
+    def untold(self, after: RunId | None = None, limit: int = 500) -> list[RunId]:
+        """Runs that have ended and of which no event is kept, in the order of their ids, from behind `after`."""
+        kept = select(EVENTS.c.n).where(EVENTS.c.run_id == RUNS.c.run_id).exists()
+        query = select(RUNS.c.run_id).where(RUNS.c.ended.is_not(None), ~kept)
+        if after is not None:
+            query = query.where(RUNS.c.run_id > after)
+        query = query.order_by(RUNS.c.run_id).limit(limit)
+        return self._db.fetch(lambda connection: [RunId(run) for run in connection.execute(query).scalars()])
 
 
 def place(event_id: str) -> tuple[int, int]:
