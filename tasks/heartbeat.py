@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from fleet.engine.deps import Deps
 from fleet.engine.holding import Holding
+from fleet.engine.unheard import Unheard
 from fleet.errors import StoreUnreachable
 from fleet.settings import child_environment
 from fleet.store.steps import Held, Place
@@ -48,6 +49,7 @@ class Heartbeat:
         self._on_stuck = on_stuck
         self._board = board
         self._apart = Apart(_about(deps, place, slots, board), _environment(deps)) if board is not None else None
+        self._unheard = Unheard(deps, holding, place)
         self._away = True
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._beat_on, name="fleet-heartbeat", daemon=True)]
@@ -129,10 +131,11 @@ class Heartbeat:
         if self._apart is None or not self._apart.beating:
             self.beat()
             self._found()
-            return
-        self._drain_if_stuck(self._holding.stuck(self._deps.settings.heartbeat))
-        if unnoted := self._holding.unnoted():
-            self._renew(None, unnoted)
+        else:
+            self._drain_if_stuck(self._holding.stuck(self._deps.settings.heartbeat))
+            if unnoted := self._holding.unnoted():
+                self._renew(None, unnoted)
+        self._unheard.look()
 
     def _fell_silent(self, timeout: float) -> bool:
         """Heed what the process says: whether it died or fell silent, so that a beat is due."""

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from fleet.core.attempt import Attempt
@@ -120,8 +121,9 @@ class Slot:
         steps, attempt = self._deps.live.steps, hold.attempt
         want = time.monotonic() < until and not self._holding.stopping.is_set()
         if isinstance(result, Settle):
+            ways = chain([steps.commit], repeat(steps.commit_again))
             return self._patiently(
-                lambda: steps.commit(attempt, result.outcome, self._place, body=body, want=want, end=result.end)
+                lambda: next(ways)(attempt, result.outcome, self._place, body=body, want=want, end=result.end)
             )
         return self._patiently(
             lambda: steps.park(attempt, result.delay, result.reason, self._place, retry=result.retry, want=want)

@@ -91,22 +91,21 @@ class Steps:
 
         body: the outcome as JSON, where the caller has it.
         """
-        reply = self._scripts.call(
-            "commit",
-            attempt.context.run,
-            attempt.step.id,
-            attempt.fence,
-            outcome.status,
-            body or shapes.json_of(outcome),
-            ended_data(outcome),
-            end_data(end) if end else "",
-            place.lanes,
-            place.worker,
-            round(place.lease * 1000),
-            int(want),
-            MOST_WAKES,
-        )
-        return _next(reply)
+        return _next(self._scripts.call("commit", *_commit(attempt, outcome, place, body, end), int(want), MOST_WAKES))
+
+    def commit_again(
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        place: Place,
+        *,
+        body: str = "",
+        want: bool = True,
+        end: End | None = None,
+    ) -> Next:
+        """As commit, where nothing was heard of an earlier call: if that was made, its answer is given once more."""
+        about = _commit(attempt, outcome, place, body, end)
+        return _next(self._scripts.call("commit", *about, int(want), MOST_WAKES, 1))
 
     def park(
         self, attempt: Attempt, delay: float, reason: str, place: Place, *, retry: bool = True, want: bool = True
@@ -142,6 +141,20 @@ class Steps:
             json.dumps(held),
         )
         return {held[int(reply[i])][:3]: reply[i + 1] for i in range(0, len(reply), 2)}
+
+    def strays(self, place: Place, within: float) -> list[Held]:
+        """Attempts that the place's worker holds and whose lease runs out within so many seconds."""
+        reply = self._scripts.call("strays", place.worker, place.lanes, round(within * 1000))
+        return [Held(*reply[i : i + 4]) for i in range(0, len(reply), 4)]
+
+    def hand_back(self, held: Held, reason: str, place: Place) -> Answer:
+        """Make a claimed step ready again at once, which is neither a loss nor a retry."""
+        about = json.dumps({"reason": reason, "seconds": 0.0})
+        lease = round(place.lease * 1000)
+        reply = self._scripts.call(
+            "park", *held[:3], 0, about, 0, place.lanes, place.worker, lease, 0, MOST_WAKES
+        )  # fmt: skip
+        return Answer(reply[0])
 
     def leave(self, worker: str) -> None:
         """The worker's slots are no more counted."""
@@ -187,6 +200,21 @@ class Steps:
     def untold(self) -> list[Wake]:
         """Ready steps that no message on its way speaks of, up to the number of sleeping slots."""
         return shapes.wakes(self._scripts.call("sweep", MOST_WAKES * 4))
+
+
+def _commit(attempt: Attempt, outcome: Outcome, place: Place, body: str, end: End | None) -> tuple[str | int, ...]:
+    return (
+        attempt.context.run,
+        attempt.step.id,
+        attempt.fence,
+        outcome.status,
+        body or shapes.json_of(outcome),
+        ended_data(outcome),
+        end_data(end) if end else "",
+        place.lanes,
+        place.worker,
+        round(place.lease * 1000),
+    )
 
 
 def _lost(reply: Sequence[Any]) -> list[Lost]:

@@ -47,6 +47,7 @@ class World:
     messages: list[Wake] = field(default_factory=list)
     committed: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     dropped: set[tuple[str, str]] = field(default_factory=set)
+    unanswered: list[tuple[Attempt, Outcome, Place, End | None]] = field(default_factory=list)
     newest: dict[tuple[str, str], str] = field(default_factory=dict)
     verdicts: dict[tuple[str, int], bool] = field(default_factory=dict)
     sweeps: list[Iterator[None]] = field(default_factory=list)
@@ -63,7 +64,8 @@ class World:
         told = self.messages.pop(self.chance.randrange(len(self.messages))) if self.messages else None
         attempt, wakes = self.live.steps.claim(self.place(), told)
         self.hear(wakes)
-        self.take(attempt)
+        if self.chance.random() < 0.9:  # else the answer is lost
+            self.take(attempt)
 
     def take(self, attempt: Attempt | None) -> None:
         if attempt:
@@ -85,19 +87,45 @@ class World:
                 self.commit(attempt)
 
     def commit(self, attempt: Attempt) -> None:
-        run, step = attempt.context.run, attempt.step
+        step = attempt.step
         good = self.chance.random() < 0.8 or step.kind != "tool"
         failure = None if good else Failure(type="broken", message="no")
         outcome = Outcome(status=Status.SUCCEEDED if good else Status.FAILED, failure=failure, value=attempt.fence)
         if step.kind == "plan":
             self.plan(attempt)
         end = self.decided(attempt) if step.kind == "join" else None
-        done = self.live.steps.commit(attempt, outcome, self.place(), want=self.chance.random() < 0.5, end=end)
+        place, lost = self.place(), self.chance.choices(["nothing", "all", "answer"], [9, 1, 1])[0]
+        if lost != "nothing":
+            self.unanswered.append((attempt, outcome, place, end))
+        if lost != "all":
+            done = self.live.steps.commit(attempt, outcome, place, want=self.chance.random() < 0.5, end=end)
+            if lost != "answer":
+                self.answered(attempt, outcome, done)
+
+    def answered(self, attempt: Attempt, outcome: Outcome, done: Next, *, again: bool = False) -> None:
         if done.answer is Answer.COMMITTED:
-            assert attempt.fence == self.newest[run, step.id], "an attempt that lost its lease was heard"
-            assert (run, step.id) not in self.committed, "two outcomes of one step"
-            self.committed[run, step.id] = outcome
+            key = attempt.context.run, attempt.step.id
+            assert attempt.fence == self.newest[key], "an attempt that lost its lease was heard"
+            stands = self.committed.get(key)
+            assert stands is None or (again and stands.value == attempt.fence), "two outcomes of one step"
+            self.committed[key] = outcome
         self.follow(done)
+
+    def ask_again(self) -> None:
+        """A worker that heard nothing of its commit, be it that the answer or all of it was lost, commits again."""
+        if self.unanswered:
+            attempt, outcome, place, end = self.unanswered.pop(self.chance.randrange(len(self.unanswered)))
+            want = self.chance.random() < 0.5
+            done = self.live.steps.commit_again(attempt, outcome, place, want=want, end=end)
+            self.answered(attempt, outcome, done, again=True)
+
+    def hand_back(self) -> None:
+        """A worker hands back what it was given and did not hear of."""
+        place = self.place()
+        held = {(each.context.run, each.step.id, each.fence) for each in self.held}
+        for stray in self.live.steps.strays(place, 60.0):
+            if stray[:3] not in held:
+                self.live.steps.hand_back(stray, "unheard", place)
 
     def decided(self, attempt: Attempt) -> End | None:
         """What a joiner says, the same each time it is asked again: a further plan at most twice."""
@@ -243,8 +271,9 @@ def world(live: Live, seed: int) -> World:
 
 def disturb(made: World) -> None:
     acts = [made.claim, made.write, made.sweep, made.drop, made.cancel, made.add_again, made.pause, made.resume]
+    acts += [made.ask_again, made.hand_back]
     for _ in range(ACTS):
-        made.chance.choices(acts, [8, 8, 6, 0.4, 1, 1, 1, 2])[0]()
+        made.chance.choices(acts, [8, 8, 6, 0.4, 1, 1, 1, 2, 2, 2])[0]()
 
 
 def settle_down(made: World) -> None:

@@ -7,7 +7,7 @@
 -- that grows with a step's needs. It is two lines: the state, '<word> <attempts> <losses> <retries> <more>'; and the header,
 -- '<lane> <timeout ms> <remaining path ms> <expected us> <references, comma separated, or - for none or many>'. In a state,
 -- more is '<fence> <worker> <deadline>' of a leased step, '<pending> <ok> <threshold>' of a waiting one,
--- that and '<cursor>' of a loading one, and of a parked one when.
+-- that and '<cursor>' of a loading one, of a parked one when, and of one that an attempt settled what claim.lua remembers.
 
 local ns, now, now_text, epoch
 local views, fresh, lanes_touched

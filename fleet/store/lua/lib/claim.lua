@@ -60,6 +60,11 @@ end
 -- {run, step, fence, attempts, losses, retries, context, spec, referred outcomes}, or {} when nothing is ready.
 -- Looks at 16 heads at most: one that is ready no more was cancelled or dropped, and is thrown away; so is one of a run
 -- that was paused a moment ago, which is put back with the others when it goes on.
+local function handed(run, step, st, fence)
+  local context, spec = get(run, ':context'), get(run, step .. '/spec')
+  return {run, step, fence, st.attempts, st.losses, st.retries, context, spec, referred(run, st.refs)}
+end
+
 local HEADS = 16
 local function claim(worker, lanes, lease)
   for _ = 1, HEADS do
@@ -74,11 +79,33 @@ local function claim(worker, lanes, lease)
       write_step(run, step, st, 'leased', fence .. ' ' .. worker .. ' ' .. string.format('%.0f', now + st.timeout))
       redis.call('ZADD', global('leases:' .. st.lane), now + lease, member(run, step))
       event(run, 'step.started', step, '{"worker":"' .. worker .. '","attempt":' .. st.attempts .. '}')
-      local context, spec = get(run, ':context'), get(run, step .. '/spec')
-      return {run, step, fence, st.attempts, st.losses, st.retries, context, spec, referred(run, st.refs)}
+      return handed(run, step, st, fence)
     end
   end
   return {}
+end
+
+-- Where the writer of an outcome does not hear what it went on with, it asks again. So a settled step's record says by
+-- which attempt it was settled, and what that one's slot claimed: '<fence> <step> <its fence> <run, or - for the same>'.
+local function remember(run, step, st, fence, claimed)
+  local more = fence
+  if claimed[1] then more = fence .. ' ' .. claimed[2] .. ' ' .. claimed[3] .. ' ' .. (claimed[1] == run and '-' or claimed[1]) end
+  write_step(run, step, st, st.word, more)
+end
+
+-- What a slot claimed by an earlier call of which it heard nothing, as far as it still holds it. None of a run that was
+-- cancelled or paused meanwhile: it has not begun, and its worker hands it back.
+local function recalled(run, st, worker, lease)
+  local step, fence, other = string.match(st.more, '^%S+ (%S+) (%S+) (%S+)$')
+  if not step then return {} end
+  if other ~= '-' then run = other end
+  fetch(run, {step, step .. '/spec', ':status', ':context'})
+  local next = read_step(run, step)
+  if not next or next.word ~= 'leased' or not takes_steps(run) or is_paused(run) then return {} end
+  local held, holder = string.match(next.more, '^(%S+) (%S+)')
+  if held ~= fence or holder ~= worker then return {} end
+  redis.call('ZADD', global('leases:' .. next.lane), now + lease, member(run, step))
+  return handed(run, step, next, fence)
 end
 
 -- A late writer is told what it is: nil when it holds the lease in a run that is open.
