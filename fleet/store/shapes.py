@@ -31,7 +31,7 @@ class Wake(NamedTuple):
 
 
 class LiveStep(NamedTuple):
-    """A step as it stands. state: waiting, ready, leased, parked, loading, joining, or the status it ended with."""
+    """A step as it stands. state: waiting, ready, held, leased, parked, loading, joining, or the status it ended in."""
 
     state: str
     attempts: int

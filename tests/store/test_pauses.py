@@ -139,3 +139,12 @@ def test_a_paused_run_of_ten_thousand_ready_steps_is_in_nobodys_way(live: Live) 
     assert ready(live) == MANY
     calls = live.client.info("commandstats")["cmdstat_fcall"]
     assert calls["usec_per_call"] < 20_000
+
+
+def test_who_carries_out_an_older_change_leaves_the_newer_one_to_be_carried_out(live: Live) -> None:
+    """R23: it must not report as done what it has not looked at."""
+    opened(live, step("a"))
+    _, older = live.steps._scripts.call("pause", RUN)
+    live.steps._scripts.call("resume", RUN, "running", str(older))
+    assert live.steps._scripts.call("shift", RUN, "0", older, 4) == ["LATER"]
+    assert live.pauses.shifting() == [RUN]
