@@ -29,7 +29,7 @@ class PlanRejected(BadInput):
 
 
 class ClockSimulated(BadSetting):
-    """The namespace is a simulation's, whose clock is not Redis's own: leases would be given and taken by another time."""
+    """The namespace is a simulation's, whose clock is not Redis's own: leases would go by another time than theirs."""
 
 
 class UnknownGoal(FleetFault):

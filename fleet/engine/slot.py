@@ -78,14 +78,8 @@ class Slot:
     def _result(self, hold: Hold) -> Result:
         """What the attempt comes to. What an earlier attempt put on record stands."""
         attempt = hold.attempt
-        if attempt.number > 1 and attempt.step.kind == "tool":
-            stands = self._patiently(lambda: self._deps.record.outcomes.get(attempt.context.run, attempt.step.id))
-            if stands is not None:
-                return Settle(outcome=stands, journal="done")
         try:
-            if hold.stopped:
-                raise Unwanted(hold.why)
-            return RUNNERS[attempt.step.kind](hold, self._deps)
+            return self._stands(attempt) or self._came_to(hold)
         except Unwanted as why:
             return Park(delay=0.0, reason=str(why), retry=False)
         except ArtifactLost as lost:
@@ -100,6 +94,17 @@ class Slot:
             log.exception("step failed in the engine", extra=_about(attempt))
             failure = Failure(cls=FailureClass.PERMANENT, type=type(bug).__name__, message=str(bug)[:2000])
             return Settle(outcome=Outcome(status=Status.FAILED, failure=failure, attempts=attempt.number))
+
+    def _stands(self, attempt: Attempt) -> Settle | None:
+        if attempt.number == 1 or attempt.step.kind != "tool":
+            return None
+        stands = self._patiently(lambda: self._deps.record.outcomes.get(attempt.context.run, attempt.step.id))
+        return Settle(outcome=stands, journal="done") if stands is not None else None
+
+    def _came_to(self, hold: Hold) -> Result:
+        if hold.stopped:
+            raise Unwanted(hold.why)
+        return RUNNERS[hold.attempt.step.kind](hold, self._deps)
 
     def _journaled(self, attempt: Attempt, result: Settle) -> Settle:
         """(1) The outcome on record, or the one that stood there already; and the run's end with it."""

@@ -61,7 +61,7 @@ local function fetch(run, fields)
 end
 
 local function get(run, field)
-  local seen = view(run)
+  local seen = views[run] or view(run)
   local value = seen.read[field]
   if value == nil then
     value = redis.call('HGET', seen.key, field)
@@ -123,7 +123,7 @@ local function new_step(run, step, spec, attempts)
 end
 
 local function read_step(run, step)
-  local steps = view(run).steps
+  local steps = (views[run] or view(run)).steps
   local st = steps[step]
   if st == nil then
     local raw = get(run, step)
@@ -135,7 +135,7 @@ end
 
 local function write_step(run, step, st, word, more)
   st.word, st.more = word, more or ''
-  view(run).dirty[step] = st
+  views[run].dirty[step] = st
 end
 
 local function record_text(st)

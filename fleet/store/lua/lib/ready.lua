@@ -27,18 +27,17 @@ end
 -- Write what this call has changed, one command a run and one a lane.
 local function flush()
   for run, seen in pairs(views) do
-    local fields = {}
+    local fields, n = {}, 0
     for field, value in pairs(seen.changed) do
-      fields[#fields + 1] = field
-      fields[#fields + 1] = value
+      fields[n + 1], fields[n + 2], n = field, value, n + 2
     end
     for step, st in pairs(seen.dirty) do
-      fields[#fields + 1] = step
-      fields[#fields + 1] = record_text(st)
+      fields[n + 1], fields[n + 2], n = step, record_text(st), n + 2
     end
     seen.changed, seen.dirty = {}, {}
     all_of('HSET', seen.key, fields)
   end
+  if not fresh[1] then return end
   local scores = {}
   for _, f in ipairs(fresh) do
     local score = scores[f.lane] or {}

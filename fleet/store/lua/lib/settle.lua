@@ -78,7 +78,9 @@ local function cascade(run, work)
     if ids then
       local children = {}
       for child in string.gmatch(ids, '%S+') do children[#children + 1] = child end
-      fetch(run, children)
+      -- An only child is mostly what the slot goes on with: its spec comes by the same command.
+      local only = children[1]
+      fetch(run, children[2] and children or {only, only .. '/spec'})
       for _, child in ipairs(children) do arrive(run, child, good, work) end
       spent = spent + #children
       if #ids >= PAGE then work[#work + 1] = {step, good, page + 1} end
