@@ -11,13 +11,14 @@ COMPILED := import celery.apps.worker, rich.live, pypdf, fleet.client, fleet._ap
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 
-.PHONY: help venv demo test simulate chaos check parallelqa lock clean
+.PHONY: help venv demo test simulate chaos soak check parallelqa lock clean
 
 help:
 	@echo 'make demo         start a fleet, pursue a research goal, show plan, steps, answer, cost and time'
 	@echo 'make parallelqa   the ParallelQA goals on a fleet: right answers, and how much faster in parallel'
 	@echo 'make test         all tests'
 	@echo 'make chaos        every fault on a real fleet at full length, and a table of what came of it'
+	@echo 'make soak         half an hour of mixed faults on 2,000 goals (SOAK_MINUTES=3 for less)'
 	@echo 'make simulate     faults on a simulated fleet, by 2,000 seeds (SIMULATED_SEEDS=n for others)'
 	@echo 'make check        linters, types, layers, spelling'
 	@echo 'make venv         only $(VENV), with everything that these need'
@@ -36,6 +37,9 @@ test: $(DEV)
 
 chaos: $(DEV)
 	$(BIN)/python -m tests.chaos
+
+soak: $(DEV)
+	$(BIN)/python -m tests.chaos.soak
 
 simulate: $(DEV)
 	SIMULATED_SEEDS=$${SIMULATED_SEEDS:-2000} $(BIN)/python -m pytest tests/simulation --timeout 0

@@ -16,12 +16,21 @@ FAREWELL = 20.0
 
 @contextmanager
 def process(
-    settings: Settings, *argv: str, log: Path, environment: Mapping[str, str] | None = None
+    settings: Settings,
+    *argv: str,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """`fleet ARGV` with these settings. log: gets what it says. environment: variables of this process alone."""
+    """`fleet ARGV` with these settings. log: gets what it says. environment: variables of this process alone.
+
+    cwd: the folder whose code it runs (None: this one's).
+    """
     everything = {**child_environment(settings), **(environment or {})}
     with log.open("ab") as said:
-        started = subprocess.Popen([sys.executable, "-m", "fleet", *argv], env=everything, stdout=said, stderr=said)
+        started = subprocess.Popen(
+            [sys.executable, "-m", "fleet", *argv], env=everything, stdout=said, stderr=said, cwd=cwd
+        )
     try:
         yield started
     finally:

@@ -6,10 +6,15 @@ by key, so that a call that is made again has no second effect.
 
 import asyncio
 import os
+import signal
 import time
+from pathlib import Path
 
 from fleet.tools.context import ToolContext
 from fleet.tools.decorator import tool
+
+CHUNK = 8_000_000
+"""Bytes that gorge takes at a time."""
 
 
 def tell(log: str, word: str, key: str) -> None:
@@ -51,4 +56,21 @@ def post(log: str, ms: int, upon: list[int], ctx: ToolContext) -> int:
     """As work, and it changes the world."""
     tell(log, "posted", ctx.idempotency_key)
     time.sleep(ms / 1000)
+    return 1 + sum(upon)
+
+
+@tool(effect="reads", breaker=None, timeout=120)
+def gorge(log: str, ms: int, upon: list[int], ctx: ToolContext) -> int:
+    """As work; the first time it takes memory until its process is ended for it.
+
+    Where a file `limit` says how much that may be, nobody else sees to it, and it ends its process as the kernel would.
+    """
+    tell(log, "work", ctx.idempotency_key)
+    limit, once = Path(log).with_name("limit"), Path(log).with_name(f"gorged {ctx.idempotency_key.replace('/', '_')}")
+    if not once.exists():
+        once.touch()
+        taken: list[bytearray] = []
+        while not limit.exists() or len(taken) * CHUNK < int(limit.read_text()):
+            taken.append(bytearray(b"x" * CHUNK))
+        os.kill(os.getpid(), signal.SIGKILL)
     return 1 + sum(upon)

@@ -32,7 +32,7 @@ def raised(tmp_path_factory: pytest.TempPathFactory, new_record: Callable[[], st
 @pytest.mark.chaos
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: f"{each.number:02}-{each.name}")
 def test_nothing_is_lost_and_nothing_is_done_twice(scenario: Scenario, raised: Raised) -> None:
-    """R1 to R6, R8: the faults fired, every goal ended as without them, and the history is as promised."""
+    """R1 to R6, R8, R9, R36: the faults fired, every goal ended as without them, and the history is as promised."""
     row = run(scenario, raised(scenario.short.rig), scenario.short, SEED)
     assert row.broken == (), row
 
