@@ -81,7 +81,7 @@ def rebuild_missing(deps: Deps, *, young: bool = True) -> int:
     rebuilt, after = 0, None
     while page := deps.record.goals.open_runs(after, PAGE):
         after = page[-1][0]
-        runs = [run for run, _ in page if young or deps.clock() - accepted_at(run) > LAUNCH]
+        runs = [run for run, _ in page if young or abs(deps.clock() - accepted_at(run)) > LAUNCH]
         for run in deps.live.runs.missing(runs):
             rebuilt += _rebuilt(RunId(run), deps)
     return rebuilt

@@ -1,5 +1,10 @@
 """What is accepted, what is refused, and what is left to its producer."""
 
+import time
+
+import pytest
+from ulid import ULID
+
 from fleet.core.goal import Goal
 from fleet.core.run import EndReason
 from fleet.engine import cancel, recover, submit
@@ -29,6 +34,16 @@ def test_a_run_that_its_producer_is_still_launching_is_left_to_it(deps: Deps) ->
     assert recover.rebuild_missing(deps, young=False) == 0
     late = deps.clock() + recover.LAUNCH + 1
     deps.clock = lambda: late
+    assert recover.rebuild_missing(deps, young=False) == 1
+    assert deps.live.runs.about(run)["status"] == "running"
+
+
+@pytest.mark.parametrize("hours", [2, -2])
+def test_a_run_whose_producers_clock_is_off_is_rebuilt_all_the_same(deps: Deps, hours: int) -> None:
+    """R5: it was accepted hours from now, or hours ago, and nobody launched it."""
+    deps.ulid = lambda: ULID.from_timestamp(time.time() + hours * 3600)
+    run = asked(deps)
+    deps.live.client.delete(*deps.live.client.keys(f"{deps.live.keys.namespace}:run:*"))
     assert recover.rebuild_missing(deps, young=False) == 1
     assert deps.live.runs.about(run)["status"] == "running"
 
