@@ -3,6 +3,7 @@
 SOAK_MINUTES says how long, SOAK_GOALS how many (2,000 within 30 minutes, and as many a minute in a shorter time).
 """
 
+import logging
 import os
 import sys
 import tempfile
@@ -189,6 +190,7 @@ def not_flat(looks: list[Look]) -> list[str]:
 
 
 def main() -> int:
+    logging.getLogger("fleet").addHandler(logging.NullHandler())  # what the producer says of parts that are away
     minutes = float(os.environ.get("SOAK_MINUTES", "30"))
     goals = int(os.environ.get("SOAK_GOALS", str(round(min(2000, GOALS_A_MINUTE * minutes)))))
     say(f"{goals} goals in {minutes:g} minutes, seed {SEED}\n\n{HEADER}")
