@@ -13,23 +13,23 @@ from fleet.testing.history import RunHistory
 from tests.chaos.stage import Pursued, Stage
 from tests.histories import ASKED, secrets_of
 
-BEGUN = (EventType.STEP_STARTED, EventType.STEP_ENDED)
-EVENTS = frozenset(BEGUN)
+BEGUN = frozenset({EventType.STEP_STARTED, EventType.STEP_ENDED})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
     """What a scenario came to. broken: what was not as promised, in words. recovered: seconds from a fault on.
 
-    takeovers: attempts that were taken back. again: attempts beyond one a step. reissued: calls that were open at a
-    kill, and made again. in_doubt: writes that were open at a kill, which nobody made again. fenced: writes that came
-    late and were refused.
+    takeovers: attempts that were taken back. rebuilt: runs whose live state was made anew. again: attempts beyond one
+    a step. reissued: calls that were open at a kill, and made again. in_doubt: writes that were open at a kill, which
+    nobody made again. fenced: writes that came late and were refused.
     """
 
     goals: int
     broken: tuple[str, ...]
     recovered: tuple[float, ...]
     takeovers: int
+    rebuilt: int
     again: int
     reissued: int
     in_doubt: int
@@ -58,7 +58,8 @@ def judge(stage: Stage, recovery: str) -> Found:
         goals=len(stage.goals),
         broken=tuple(broken),
         recovered=tuple(RECOVERIES[recovery](stage, history)),
-        takeovers=sum(event.type is EventType.STEP_LOST for run in history.runs for event in run.events),
+        takeovers=_told(history, EventType.STEP_LOST),
+        rebuilt=_told(history, EventType.REBUILT),
         again=_again(stage),
         reissued=sum(call.reissues for run in history.runs for call in run.calls),
         in_doubt=len(doubted),
@@ -71,6 +72,10 @@ def _history(stage: Stage) -> History:
     asked = Counter(ASKED.findall(logs)) + words["asked"] + words["posted"]
     runs = [each.handle.run_id for each in stage.goals]
     return History.read(stage.record, runs, asked=asked, secrets=secrets_of(stage.fleet), texts={"logs": logs})
+
+
+def _told(history: History, kind: EventType) -> int:
+    return sum(event.type is kind for run in history.runs for event in run.events)
 
 
 def _words(stage: Stage) -> dict[str, Counter[str]]:
@@ -106,7 +111,9 @@ def _in_doubt(end: End | None) -> bool:
 
 
 def _lost(run: RunHistory) -> list[str]:
-    """Steps without an outcome."""
+    """Steps without an outcome, of a run that succeeded: of another, those behind what failed have none."""
+    if run.goal.end is None or run.goal.end.status is not RunStatus.SUCCEEDED:
+        return []
     return [f"{run.run} {step}" for step in run.steps if step not in run.outcomes]
 
 
@@ -126,7 +133,7 @@ def _takeovers(stage: Stage, history: History) -> Iterator[float]:
 
 def _progress(stage: Stage, history: History) -> Iterator[float]:
     """Of each fault: until any step started or ended after it."""
-    times = sorted(event.at for run in history.runs for event in run.events if event.type in EVENTS)
+    times = sorted(event.at for run in history.runs for event in run.events if event.type in BEGUN)
     for mark in stage.marks:
         after = bisect_right(times, mark)
         if after < len(times):

@@ -16,6 +16,7 @@ from fleet.tools.registry import Registry
 EFFECTS = Path(__file__).with_name("effects.py")
 SUM = "Find the sum"
 MEND = "Mend the sum"
+KINDS = ("chain", "fan", "diamond", "billed", "written", "sum", "mend")
 SHORTEST, LONGEST = 10, 300
 """Milliseconds of a step."""
 
@@ -65,9 +66,10 @@ class Loads:
         self._log = log
         self._made = 0
 
-    def next(self) -> Load:
+    def next(self, kind: str = "") -> Load:
+        """kind: one of KINDS, or any."""
         self._made += 1
-        kind = self._chance.choice(("chain", "fan", "diamond", "billed", "written", "sum", "mend"))
+        kind = kind or self._chance.choice(KINDS)
         if kind in ("sum", "mend"):
             objective = SUM if kind == "sum" else MEND
             return Load(Goal(objective=f"{objective} ({self._made})"), None, "3")

@@ -13,7 +13,7 @@ SLACK = 5.0
 """Seconds beyond a lease in which a killed worker's steps are to run elsewhere."""
 HEADER = (
     "| # | Scenario | Seed | Goals | Faults fired | Recovery p50 | max | Extra attempts | Fenced writes "
-    "| Calls open at a kill, made again | Writes in doubt | Verdict |\n"
+    "| Calls left open, made again | Writes in doubt | Verdict |\n"
     "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
@@ -77,13 +77,21 @@ def run(scenario: Scenario, rigged: Rigged, size: Size, seed: int) -> Row:
     try:
         scenario.play(stage, size)
         found = judge(stage, scenario.recovery)
-        faults = stage.faults | Counter({"takeovers": found.takeovers, "fenced": found.fenced})
     finally:
         stage.close()
+    faults = stage.faults | Counter({"takeovers": found.takeovers, "rebuilt": found.rebuilt})
+    counted = faults | Counter(
+        {
+            "fenced": found.fenced,
+            "attempts again": found.again,
+            "calls again": found.reissued,
+            "writes in doubt": found.in_doubt,
+        }
+    )
     within = size.rig.lease + SLACK if scenario.within is None else scenario.within
     broken = list(found.broken)
-    broken += [f"no {fault}" for fault in scenario.fired if not faults[fault]]
-    broken += [f"{faults[fault]} {fault}" for fault in scenario.never if faults[fault]]
+    broken += [f"no {fault}" for fault in scenario.fired if not counted[fault]]
+    broken += [f"{counted[fault]} {fault}" for fault in scenario.never if counted[fault]]
     if found.longest > within:
         broken.append(f"a recovery took {found.longest:.1f} s, more than {within:g} s")
     return Row(scenario=scenario, seed=seed, faults=dict(faults), found=found, broken=tuple(broken))

@@ -73,9 +73,9 @@ class Stage:
         self.goals += taken
         return taken
 
-    def some(self, number: int) -> list[Pursued]:
-        """So many goals of all shapes."""
-        return self.submit([self.loads.next() for _ in range(number)])
+    def some(self, number: int, kind: str = "") -> list[Pursued]:
+        """So many goals, of one of load.KINDS or of all shapes."""
+        return self.submit([self.loads.next(kind) for _ in range(number)])
 
     @contextmanager
     def under_load(self, open_goals: int) -> Iterator[None]:
@@ -146,12 +146,20 @@ class Stage:
         beating = {worker.name.rpartition(".")[2] for worker in self.live.workers()}
         return [name for name in self.workers() if str(self.fleet.pids().get(name)) in beating]
 
-    def crash(self, point: str) -> None:
-        """Arm a crash point, and wait until it has killed somebody. point: kind of step and name."""
+    @contextmanager
+    def crash(self, point: str) -> Iterator[None]:
+        """Whoever reaches the point first is killed there, by the end of the block. point: kind of step and name."""
         armed = self.rigged.points / point
         armed.touch()
+        yield
         until(lambda: not armed.exists(), f"somebody to reach {point}")
         self.mark(f"killed {point.partition('.')[2].replace('_', ' ')}")
+
+    def tell_again(self, goals: Sequence[Pursued], times: int) -> None:
+        """Send the messages of all steps of these goals by hand, so many times, and wait until workers took them."""
+        runs = [(each.handle.run_id, each.load.plan) for each in goals]
+        self.send_again([Wake(run, step.id) for run, plan in runs if plan for step in plan.steps] * times)
+        until(lambda: self.queued() == 0, "the messages to be taken")
 
     def send_again(self, wakes: Sequence[Wake]) -> None:
         """Send messages by hand, as Celery's own producer does."""
@@ -187,10 +195,10 @@ class Stage:
         if "live" in self.__dict__:
             self.live.close()
 
-    def started(self, run: str) -> list[str]:
-        """Steps of a run that are known to have started, by its live events."""
-        events = self.client.watch(run, timeout=1.0)
-        return [event.step for event in events if event.type is EventType.STEP_STARTED]
+    def begun(self, goals: Sequence[Pursued]) -> int:
+        """How many steps of these goals have started."""
+        runs = {each.handle.run_id for each in goals}
+        return sum(key.partition(":")[0] in runs for _, key in self.lines())
 
     def lines(self) -> list[list[str]]:
         """What the tools told so far: (word, key)."""
