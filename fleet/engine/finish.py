@@ -1,6 +1,6 @@
 """How a run ends: on record first, then in its live state, then its events filed."""
 
-from fleet.core.ids import RunId
+from fleet.core.ids import Fence, RunId
 from fleet.core.run import End, EndReason, RunStatus
 from fleet.engine import collect
 from fleet.engine.deps import Deps
@@ -34,10 +34,21 @@ def cancelled(run: str, deps: Deps) -> bool:
 
 
 def file_events(run: str, deps: Deps) -> int:
-    """Put an ended run's events on record, and give its live keys a lifetime: the number of events."""
+    """Put an ended run's events on record, and give its live keys a lifetime: the number of events.
+
+    Outcomes that a worker did not come to put on record, since it died right after their commit, go there as well.
+    """
+    if deps.record.outcomes.count(RunId(run)) < deps.live.runs.settled(run):
+        _keep_outcomes(RunId(run), deps)
     after, number = deps.record.events.last(RunId(run)), 0
     while events := deps.live.streams.raw(run, after):
         deps.record.events.file(RunId(run), events)
         after, number = events[-1][0], number + len(events)
     deps.live.runs.forget(run, deps.settings.retention)
     return number
+
+
+def _keep_outcomes(run: RunId, deps: Deps) -> None:
+    epoch = deps.live.epoch() or 0
+    for step, outcome in deps.live.runs.all_outcomes(run):
+        deps.record.outcomes.put(run, step, outcome, Fence(f"{epoch}.{outcome.attempts}"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fleet.core.attempt import Attempt
 from fleet.core.events import EventType
 from fleet.core.goal import Goal
-from fleet.core.ids import StepId, version_of
+from fleet.core.ids import RunId, StepId, version_of
 from fleet.core.outcome import Failure, FailureClass, Outcome, Status
 from fleet.core.plan import Effect, Plan, Problem, Step
 from fleet.core.tool import ToolSpec
@@ -153,8 +153,10 @@ def _stream(writing: Writing, messages: tuple[Message, ...]) -> Draft:
     """Reads one answer as it comes, and starts what may start."""
     deps, run_id = writing.deps, writing.hold.attempt.context.run
     there = {i: s for i, s in deps.live.runs.steps(run_id).items() if s.kind == "tool"}
+    noted = deps.record.plans.noted(run_id)
+    there |= _added([s for v, s in noted if v == writing.version and s.id not in there], run_id, deps)
     # A step that was dropped may have an outcome or a call on record: its id is never given to another.
-    dropped = {step.id: step for _, step in deps.record.plans.noted(run_id) if step.id not in there}
+    dropped = {step.id: step for _, step in noted if step.id not in there}
     existing = {**there, **dropped}
     # What failed in an earlier version may be tried again; what failed in this one, before its planner was asked again,
     # is a fact for the joiner to see.
@@ -170,6 +172,13 @@ def _stream(writing: Writing, messages: tuple[Message, ...]) -> Draft:
     for raw in parser.close():
         _take(writing, draft, compiler.line(raw))
     return draft
+
+
+def _added(noted: list[Step], run_id: RunId, deps: Deps) -> dict[StepId, Step]:
+    """Steps that an earlier try at this version put on record and did not come to add: they keep their ids."""
+    for step in noted:
+        deps.live.runs.add(run_id, [step])
+    return {step.id: step for step in noted}
 
 
 def _limits(writing: Writing) -> Limits:
@@ -223,11 +232,14 @@ def _take(writing: Writing, draft: Draft, line: Step | tuple[Problem, ...]) -> N
 
 def _finish(writing: Writing, draft: Draft) -> Plan | tuple[Problem, ...]:
     """The version's plan: its new steps, and those that an earlier try at it left in the run."""
+    run_id = writing.hold.attempt.context.run
     taken_over = [
         step
-        for step in writing.deps.live.runs.steps(writing.hold.attempt.context.run).values()
+        for step in writing.deps.live.runs.steps(run_id).values()
         if step.id in draft.merger.aliases.values() and step.id not in writing.earlier and step.kind == "tool"
     ]
+    written = {step.id: n for n, (_, step) in enumerate(writing.deps.record.plans.noted(run_id))}
+    taken_over.sort(key=lambda step: written.get(step.id, len(written)))
     new = {step.id: step for step in [*taken_over, *draft.merger.steps]}
     if not new and not draft.compiler.problems and writing.version > 1:
         message = "the new plan holds no step that was not done already: no progress"

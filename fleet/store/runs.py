@@ -149,6 +149,16 @@ class Runs:
             found |= {StepId(s): shapes.outcome_of(v) for s, v in zip(part, values, strict=True) if v is not None}
         return found
 
+    def settled(self, run: str) -> int:
+        """How many steps have an outcome."""
+        return int(guarded(lambda: self._client.hlen(self._keys.run(run, "outcomes"))))
+
+    def all_outcomes(self, run: str) -> Iterator[tuple[StepId, Outcome]]:
+        """Every outcome, by pages."""
+        pairs = self._client.hscan_iter(self._keys.run(run, "outcomes"), count=SETTLED)
+        while found := guarded(lambda: next(pairs, None)):
+            yield StepId(found[0]), shapes.outcome_of(found[1])
+
     def open_count(self, tenant: str) -> int:
         """Open runs of a tenant."""
         return int(guarded(lambda: self._client.scard(self._keys.open(tenant))))
