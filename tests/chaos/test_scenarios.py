@@ -1,4 +1,4 @@
-"""A short round of every scenario: whatever dies, nothing is lost and nothing that is done is done again."""
+"""A short round of some scenarios: whatever dies, nothing is lost and nothing that is done is done again."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,6 +11,8 @@ from tests.chaos.scenario import Scenario, run
 from tests.chaos.scenarios import SCENARIOS, TO_COME
 
 SEED = 3
+ROUND = (2, 5, 7, 13)
+"""What each run of the tests plays, in a minute; `make chaos` plays all of them, and longer."""
 Raised = Callable[[Rig], Rigged]
 
 
@@ -30,7 +32,7 @@ def raised(tmp_path_factory: pytest.TempPathFactory, new_record: Callable[[], st
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda each: f"{each.number:02}-{each.name}")
+@pytest.mark.parametrize("scenario", [SCENARIOS[n] for n in ROUND], ids=lambda each: f"{each.number:02}-{each.name}")
 def test_nothing_is_lost_and_nothing_is_done_twice(scenario: Scenario, raised: Raised) -> None:
     """R1 to R6, R8, R9, R36: the faults fired, every goal ended as without them, and the history is as promised."""
     row = run(scenario, raised(scenario.short.rig), scenario.short, SEED)
