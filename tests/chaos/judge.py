@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from fleet.core.events import EventType
@@ -141,12 +142,15 @@ def _progress(stage: Stage, history: History) -> Iterator[float]:
 
 
 def _rebuilt(stage: Stage, history: History) -> Iterator[float]:
-    """Of each run that was rebuilt: from the last fault before that until one of its steps could start again."""
+    """Of each run that was rebuilt: from the last fault before that until one of its steps could start again.
+
+    A run that had ended is not built again: only its end is told anew, with the time at which it came.
+    """
     marks = sorted(stage.marks)
     for run in history.runs:
-        for event in run.events:
+        for event, following in pairwise(run.events):
             before = bisect_right(marks, event.at)
-            if event.type is EventType.REBUILT and before:
+            if event.type is EventType.REBUILT and following.type is not EventType.ENDED and before:
                 yield event.at - marks[before - 1]
 
 
